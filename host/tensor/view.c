@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Strided views: making, checking and measuring them. Knows no device. */
+#include "tensor/view.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include <stdio.h>
+
+static clattn_tensor row_major(clattn_dtype dtype, int rank, const int64_t *shape) {
+    clattn_tensor t = {.dtype = dtype, .rank = rank};
+    int64_t stride = 1;
+    for (int i = (rank > CLATTN_MAX_RANK ? 0 : rank) - 1; i >= 0; i--) {
+        t.shape[i] = shape[i];
+        t.stride[i] = stride;
+        if (shape[i] > 0 && !cla_mul(stride, shape[i], &stride))
+            stride = INT64_MAX; /* cla_view_check refuses it */
+    }
+    return t;
+}
+
+clattn_tensor clattn_tensor_host(const void *data, clattn_dtype dtype, int rank, const int64_t *shape) {
+    clattn_tensor t = row_major(dtype, rank, shape);
+    t.host = (void *)(uintptr_t)data;
+    return t;
+}
+
+clattn_tensor clattn_tensor_buffer(clattn_buffer *buffer, clattn_dtype dtype, int rank, const int64_t *shape) {
+    clattn_tensor t = row_major(dtype, rank, shape);
+    t.buffer = buffer;
+    return t;
+}
+
+clattn_tensor clattn_tensor_permute(clattn_tensor t, const int *axes) {
+    clattn_tensor r = t;
+    for (int i = 0; i < t.rank && i < CLATTN_MAX_RANK; i++) {
+        r.shape[i] = axes[i] >= 0 && axes[i] < t.rank ? t.shape[axes[i]] : -1;
+        r.stride[i] = axes[i] >= 0 && axes[i] < t.rank ? t.stride[axes[i]] : -1;
+    }
+    return r;
+}
+
+clattn_tensor clattn_tensor_slice(clattn_tensor t, int axis, int64_t begin, int64_t count) {
+    if (axis < 0 || axis >= t.rank || begin < 0 || count < 0 || begin > t.shape[axis] - count) {
+        t.rank = -1;
+        return t;
+    }
+    t.offset += begin * t.stride[axis];
+    t.shape[axis] = count;
+    return t;
+}
+
+clattn_tensor clattn_tensor_split(clattn_tensor t, int axis, int64_t outer) {
+    if (axis < 0 || axis >= t.rank || t.rank >= CLATTN_MAX_RANK || outer < 1 || t.shape[axis] % outer != 0) {
+        t.rank = -1;
+        return t;
+    }
+    for (int i = t.rank; i > axis + 1; i--) {
+        t.shape[i] = t.shape[i - 1];
+        t.stride[i] = t.stride[i - 1];
+    }
+    const int64_t inner = t.shape[axis] / outer;
+    t.shape[axis + 1] = inner;
+    t.stride[axis + 1] = t.stride[axis];
+    t.shape[axis] = outer;
+    t.stride[axis] *= inner;
+    t.rank++;
+    return t;
+}
+
+int64_t clattn_tensor_elements(const clattn_tensor *t) {
+    int64_t n = 1;
+    if (t->rank < 0 || t->rank > CLATTN_MAX_RANK)
+        return -1;
+    for (int i = 0; i < t->rank; i++)
+        if (t->shape[i] == 0)
+            return 0;
+    for (int i = 0; i < t->rank; i++)
+        if (!cla_mul(n, t->shape[i], &n))
+            return -1;
+    return n;
+}
+
+const char *cla_shape_text(const clattn_tensor *t, char *text, size_t size) {
+    size_t at = (size_t)snprintf(text, size, "[");
+    for (int i = 0; i < t->rank && i < CLATTN_MAX_RANK && at < size; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s%lld", i ? ", " : "", (long long)t->shape[i]);
+    if (at < size)
+        snprintf(text + at, size - at, "]");
+    return text;
+}
+
+clattn_status cla_view_check(const clattn_tensor *t, const char *name) {
+    char text[200];
+    if (t->rank < 1 || t->rank > CLATTN_MAX_RANK)
+        return cla_error(CLATTN_E_SHAPE,
+                         "%s: rank %d is not from 1 to %d (a slice or split that does not fit gives -1)", name, t->rank,
+                         CLATTN_MAX_RANK);
+    if (clattn_dtype_size(t->dtype) == 0)
+        return cla_error(CLATTN_E_DTYPE, "%s: %d is no dtype", name, (int)t->dtype);
+    for (int i = 0; i < t->rank; i++)
+        if (t->shape[i] < 0 || t->stride[i] < 0)
+            return cla_error(CLATTN_E_SHAPE, "%s %s: axis %d has size %lld and stride %lld; neither may be negative",
+                             name, cla_shape_text(t, text, sizeof text), i, (long long)t->shape[i],
+                             (long long)t->stride[i]);
+    if (t->offset < 0)
+        return cla_error(CLATTN_E_SHAPE, "%s: offset %lld is negative", name, (long long)t->offset);
+    if (clattn_tensor_elements(t) < 0)
+        return cla_error(CLATTN_E_SHAPE, "%s %s: more elements than 64 bits count", name,
+                         cla_shape_text(t, text, sizeof text));
+    int64_t first, end;
+    return cla_view_range(t, name, &first, &end);
+}
+
+clattn_status cla_view_range(const clattn_tensor *t, const char *name, int64_t *first, int64_t *end) {
+    *first = *end = 0;
+    if (clattn_tensor_elements(t) == 0)
+        return CLATTN_OK;
+    int64_t last = t->offset, step, bytes;
+    for (int i = 0; i < t->rank; i++)
+        if (!cla_mul(t->shape[i] - 1, t->stride[i], &step) || !cla_add(last, step, &last))
+            return cla_error(CLATTN_E_SHAPE, "%s: strides reach past 64 bits", name);
+    if (!cla_add(last, 1, &last) || !cla_mul(last, (int64_t)clattn_dtype_size(t->dtype), &bytes))
+        return cla_error(CLATTN_E_SHAPE, "%s: strides reach past 64 bits", name);
+    *first = t->offset;
+    *end = last;
+    return CLATTN_OK;
+}
+
+bool cla_view_overlaps(const clattn_tensor *t) {
+    int order[CLATTN_MAX_RANK], n = 0;
+    for (int i = 0; i < t->rank; i++) /* insertion sort by stride, axes of size 1 left out */
+        if (t->shape[i] > 1) {
+            int at = n++;
+            for (; at > 0 && t->stride[order[at - 1]] > t->stride[i]; at--)
+                order[at] = order[at - 1];
+            order[at] = i;
+        }
+    int64_t reach = 0; /* the highest element of the axes so far */
+    for (int i = 0; i < n; i++) {
+        if (t->stride[order[i]] <= reach)
+            return true;
+        reach += (t->shape[order[i]] - 1) * t->stride[order[i]];
+    }
+    return false;
+}
+
+clattn_tensor cla_view_lift(const clattn_tensor *t) {
+    clattn_tensor r = *t;
+    const int more = 4 - t->rank;
+    r.rank = 4;
+    for (int i = 3; i >= 0; i--) {
+        r.shape[i] = i >= more ? t->shape[i - more] : 1;
+        r.stride[i] = i >= more ? t->stride[i - more] : 0;
+    }
+    return r;
+}
+
+bool cla_view_same_layout(const clattn_tensor *a, const clattn_tensor *b) {
+    if (a->rank != b->rank || (a->rank > 0 && a->dtype != b->dtype))
+        return false;
+    for (int i = 0; i < a->rank; i++)
+        if (a->shape[i] != b->shape[i] || (a->shape[i] > 1 && a->stride[i] != b->stride[i]))
+            return false;
+    return true;
+}

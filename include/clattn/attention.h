@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scaled dot-product attention: one call, or a plan made once and executed often.
+ *
+ *   O[b,h,i,:] = sum_j P[b,h,i,j] V[b,hk,j,:],   P = softmax over the keys that i sees of  scale Q K^T + bias
+ *
+ * Letters: B batch, H query heads, Hk key heads (hk = h / (H / Hk)), N queries, M keys, D query-key dim, Dv value dim.
+ */
+#ifndef CLATTN_ATTENTION_H
+#define CLATTN_ATTENTION_H
+
+#include <clattn/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where query i stands among the keys: position p = i + offset, for causal and window alike. */
+typedef enum clattn_align {
+    CLATTN_ALIGN_UNSET = 0,    /* offset 0; an error with causal or window when N != M: then it must be said */
+    CLATTN_ALIGN_TOP_LEFT,     /* offset 0 */
+    CLATTN_ALIGN_BOTTOM_RIGHT, /* offset = key length of the batch - N */
+    CLATTN_ALIGN_OFFSET        /* offset = offsets[b] */
+} clattn_align;
+
+#define CLATTN_UNLIMITED INT64_MAX /* a side of the window without a limit */
+
+/* All zero is the plain case. Tensors of rank 0 are absent. Ranks 2 [N, D] and 3 [H, N, D] count as [1, H|1, N, D];
+ * all of q, k, v, o have the same rank. Strides are free, but outputs may not broadcast. */
+typedef struct clattn_attention_args {
+    clattn_tensor q; /* [B, H, N, D] */
+    clattn_tensor k; /* [B, Hk, M, D] */
+    clattn_tensor v; /* [B, Hk, M, Dv] */
+    clattn_tensor o; /* out [B, H, N, Dv] */
+
+    clattn_tensor lse;     /* out, optional [B, H, N]: natural log of the row's sum, -inf for a row that sees no key */
+    clattn_tensor weights; /* out, optional [B, H, N, M]: P */
+
+    clattn_tensor keep; /* bool or u8, rank 2 to 4, broadcast from the right to [B, H, N, M]: nonzero = may be seen */
+    clattn_tensor drop; /* the same, nonzero = may NOT be seen */
+    clattn_tensor bias; /* additive, dtype of q, rank 2 to 4, broadcast; -inf excludes, any finite number does not */
+    const int64_t *key_lengths; /* host array [B], NULL = M: keys from key_lengths[b] on are not seen */
+
+    bool has_scale;
+    double scale; /* any finite number; 1 / sqrt(D) unless has_scale */
+    bool causal;  /* key j is seen when j <= p */
+    clattn_align align;
+    const int64_t *offsets; /* host array [B], with CLATTN_ALIGN_OFFSET */
+    bool has_window;
+    int64_t window_left, window_right; /* p - left <= j <= p + right; >= 0 or CLATTN_UNLIMITED */
+
+    const char *algorithm; /* NULL: the first that applies, see clattn_algorithm_name */
+    size_t max_workspace;  /* bytes of scratch the plan may use; 0: what the device allows */
+    bool caller_workspace; /* the plan takes no scratch of its own: clattn_plan_set_workspace must follow */
+} clattn_attention_args;
+
+/* One call: checks, chooses, computes. Tensors may be host arrays and buffers, mixed. With a host array among the
+ * outputs it returns when the result is there, else when the work is enqueued.
+ * Dtypes   f32, f64 (where the device has it); q, k, v, o, bias, lse and weights are of one type.
+ * Special  a query that sees no key: O = 0, P = 0, LSE = -inf. NaN under a mask stays hidden.
+ * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT, CLATTN_E_UNSUPPORTED, CLATTN_E_LIMIT, and the device's.
+ *          An output of a failed call is not to be read. */
+CLATTN_API clattn_status clattn_attention(clattn_context *context, const clattn_attention_args *args);
+
+/* ---- plans ---- */
+
+typedef struct clattn_plan clattn_plan;
+
+/* Decides and allocates everything that clattn_plan_execute needs. Host arrays key_lengths and offsets are copied.
+ * Tensors need buffers on an OpenCL context; on `cpu` host arrays will do. A plan belongs to one thread at a time. */
+CLATTN_API clattn_status clattn_plan_create(clattn_context *context, const clattn_attention_args *args,
+                                            clattn_plan **plan);
+CLATTN_API void clattn_plan_destroy(clattn_plan *plan);
+/* Several lines: the algorithm, why each other was refused, tiles, scratch, operations. Owned by the plan. */
+CLATTN_API const char *clattn_plan_explain(const clattn_plan *plan);
+
+typedef struct clattn_plan_info {
+    const char *algorithm;
+    size_t workspace_bytes; /* scratch in all */
+    size_t largest_bytes;   /* the largest single allocation of it */
+    double operations;      /* multiply and add counted apart, for the keys that the interval masks let through */
+    double moved_bytes;     /* least traffic: each input read once, each output written once */
+} clattn_plan_info;
+CLATTN_API clattn_status clattn_plan_info_get(const clattn_plan *plan, clattn_plan_info *info);
+
+/* Scratch of the caller's, for plans made with caller_workspace: at least workspace_bytes. Borrowed. */
+CLATTN_API clattn_status clattn_plan_set_workspace(clattn_plan *plan, clattn_buffer *workspace);
+/* Enqueues and returns. tensors: the same layout (dtypes, shapes, strides) with other buffers and offsets, of which
+ * only tensors are read; NULL: those of creation. */
+CLATTN_API clattn_status clattn_plan_execute(clattn_plan *plan, const clattn_attention_args *tensors);
+
+/* ---- the algorithm table ---- */
+
+CLATTN_API size_t clattn_algorithm_count(void);
+CLATTN_API const char *clattn_algorithm_name(size_t index);    /* "fused_lanes"; NULL past the end */
+CLATTN_API const char *clattn_algorithm_summary(size_t index); /* one line; NULL past the end */
+/* Whether an algorithm can do it here; *reason (owned by the thread, until its next call) says why not. */
+CLATTN_API clattn_status clattn_algorithm_applies(clattn_context *context, const clattn_attention_args *args,
+                                                  size_t index, bool *applies, const char **reason);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

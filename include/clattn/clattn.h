@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* clattn: Transformer attention on any OpenCL device, and on CPUs. Everything but OpenCL interop (clattn/opencl.h). */
+#ifndef CLATTN_CLATTN_H
+#define CLATTN_CLATTN_H
+
+#include <clattn/attention.h>
+#include <clattn/context.h>
+#include <clattn/io.h>
+#include <clattn/status.h>
+#include <clattn/tensor.h>
+#include <clattn/version.h>
+
+#endif

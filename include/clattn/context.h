@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Devices, contexts (one device, one in-order queue, one program cache) and buffers (bytes without a shape). */
+#ifndef CLATTN_CONTEXT_H
+#define CLATTN_CONTEXT_H
+
+#include <clattn/status.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct clattn_context clattn_context;
+typedef struct clattn_buffer clattn_buffer;
+
+typedef enum clattn_device_class {
+    CLATTN_DEVICE_CPU = 0, /* a CPU: PoCL, Intel's CPU runtime, or the `cpu` context */
+    CLATTN_DEVICE_GPU,
+    CLATTN_DEVICE_OTHER
+} clattn_device_class;
+
+typedef struct clattn_device_info {
+    char spec[32]; /* what clattn_context_create takes: "opencl:0:0" or "cpu" */
+    char platform[128], name[128], vendor[128], version[128], driver[128];
+    bool is_opencl; /* false: the `cpu` context */
+    bool usable;    /* false: a platform without devices, or a device that cannot be opened */
+    clattn_device_class device_class;
+    bool has_f64, has_f16, unified_memory, dedicated_local_memory;
+    uint32_t compute_units;
+    uint32_t vector_floats; /* native width of a float vector */
+    uint64_t max_work_group;
+    uint64_t global_bytes, max_alloc_bytes, local_bytes;
+} clattn_device_info;
+
+/* All devices, OpenCL's first, `cpu` last. Writes at most capacity entries; *count is how many there are.
+ * devices may be NULL when capacity is 0. No OpenCL platform is not an error: `cpu` is always there. */
+CLATTN_API clattn_status clattn_devices(clattn_device_info *devices, size_t capacity, size_t *count);
+
+typedef struct clattn_context_options {
+    bool profile; /* time every kernel; read with clattn_context_profile */
+} clattn_context_options;
+
+/* Opens a device.
+ *   device   NULL or "": the environment's CLATTN_DEVICE, else "opencl" if there is one, else "cpu".
+ *            "opencl" (best: GPU before others), "opencl:gpu", "opencl:cpu", "opencl:PLATFORM:DEVICE" (numbers
+ *            from 0, or parts of the names), "cpu" (no OpenCL: OpenBLAS and plain loops).
+ *   options  NULL: the defaults.
+ * Errors     CLATTN_E_NO_DEVICE, CLATTN_E_ARGUMENT, CLATTN_E_MEMORY, CLATTN_E_OPENCL. *context is NULL then. */
+CLATTN_API clattn_status clattn_context_create(const char *device, const clattn_context_options *options,
+                                               clattn_context **context);
+/* Waits for what is enqueued. Plans and buffers of the context must be destroyed first. NULL is allowed. */
+CLATTN_API void clattn_context_destroy(clattn_context *context);
+CLATTN_API clattn_status clattn_context_info(const clattn_context *context, clattn_device_info *info);
+/* Waits until everything enqueued on this context is done. */
+CLATTN_API clattn_status clattn_context_sync(clattn_context *context);
+
+/* Bytes of buffers that live now (scratch of plans included), and the most there were since the last reset. */
+CLATTN_API void clattn_context_memory(const clattn_context *context, uint64_t *current_bytes, uint64_t *peak_bytes);
+CLATTN_API void clattn_context_memory_reset(clattn_context *context);
+
+typedef struct clattn_profile_entry {
+    char name[48]; /* kernel */
+    uint64_t count;
+    double total_ms, min_ms, max_ms;
+} clattn_profile_entry;
+
+/* Time per kernel since the last reset, longest total first; waits. Writes at most capacity entries.
+ * Errors  CLATTN_E_UNSUPPORTED when the context, or the caller's queue, does not profile. */
+CLATTN_API clattn_status clattn_context_profile(clattn_context *context, clattn_profile_entry *entries, size_t capacity,
+                                                size_t *count);
+CLATTN_API void clattn_context_profile_reset(clattn_context *context);
+
+/* ---- buffers ---- */
+
+/* bytes may be 0. Contents are undefined. Errors: CLATTN_E_LIMIT (above the device's largest allocation),
+ * CLATTN_E_MEMORY. */
+CLATTN_API clattn_status clattn_buffer_create(clattn_context *context, size_t bytes, clattn_buffer **buffer);
+/* NULL is allowed. Work in flight that uses it is waited for. */
+CLATTN_API void clattn_buffer_destroy(clattn_buffer *buffer);
+CLATTN_API size_t clattn_buffer_bytes(const clattn_buffer *buffer);
+/* Copies bytes in at offset_bytes; data may be reused when it returns. */
+CLATTN_API clattn_status clattn_buffer_upload(clattn_buffer *buffer, size_t offset_bytes, const void *data,
+                                              size_t bytes);
+/* Waits for the work that writes it, then copies bytes out. */
+CLATTN_API clattn_status clattn_buffer_download(clattn_buffer *buffer, size_t offset_bytes, void *data, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

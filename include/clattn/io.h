@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensor files: npy and safetensors. Readers check every length against the file's size before they allocate;
+ * writers write to a temporary name and rename, so that no half file is ever seen. */
+#ifndef CLATTN_IO_H
+#define CLATTN_IO_H
+
+#include <clattn/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* An owned, row-major array on the host. */
+typedef struct clattn_array {
+    clattn_dtype dtype;
+    int rank; /* 0: a scalar */
+    int64_t shape[CLATTN_MAX_RANK];
+    void *data; /* clattn_array_free releases it; never NULL after a successful read, even when empty */
+    size_t bytes;
+} clattn_array;
+
+CLATTN_API void clattn_array_free(clattn_array *array); /* NULL and zeroed arrays are allowed */
+/* A new array [shape] of zeros. */
+CLATTN_API clattn_status clattn_array_create(clattn_dtype dtype, int rank, const int64_t *shape, clattn_array *array);
+/* A view of the whole array. */
+CLATTN_API clattn_tensor clattn_array_tensor(const clattn_array *array);
+/* A copy in another type. */
+CLATTN_API clattn_status clattn_array_convert(const clattn_array *array, clattn_dtype dtype, clattn_array *out);
+
+/* NPY 1.0, 2.0 and 3.0; f2 f4 f8 i4 i8 u1 b1, little or big endian, C or Fortran order (both come out row-major).
+ * Errors  CLATTN_E_IO (cannot be opened), CLATTN_E_FORMAT (says which field), CLATTN_E_DTYPE, CLATTN_E_MEMORY. */
+CLATTN_API clattn_status clattn_npy_read(const char *path, clattn_array *array);
+CLATTN_API clattn_status clattn_npy_write(const char *path, const clattn_array *array);
+
+typedef struct clattn_safetensors clattn_safetensors;
+
+typedef struct clattn_safetensors_entry {
+    const char *name;
+    const char *dtype_text; /* as in the file: "F32" */
+    bool readable;          /* the dtype is one of ours */
+    clattn_dtype dtype;
+    int rank;
+    int64_t shape[CLATTN_MAX_RANK];
+    uint64_t bytes;
+} clattn_safetensors_entry;
+
+/* Opens and checks the header (at most 100 MB, every range inside the file, no overlaps, no duplicate names). */
+CLATTN_API clattn_status clattn_safetensors_open(const char *path, clattn_safetensors **file);
+CLATTN_API void clattn_safetensors_close(clattn_safetensors *file);
+CLATTN_API size_t clattn_safetensors_count(const clattn_safetensors *file);
+/* Entries in the order of the file's header. false past the end. */
+CLATTN_API bool clattn_safetensors_entry_at(const clattn_safetensors *file, size_t index,
+                                            clattn_safetensors_entry *entry);
+CLATTN_API bool clattn_safetensors_find(const clattn_safetensors *file, const char *name, size_t *index);
+/* Errors  CLATTN_E_ARGUMENT (no such tensor: the message lists near names), CLATTN_E_DTYPE, CLATTN_E_MEMORY. */
+CLATTN_API clattn_status clattn_safetensors_read(clattn_safetensors *file, const char *name, clattn_array *array);
+/* Metadata: count, and pairs by index; NULL past the end. */
+CLATTN_API size_t clattn_safetensors_metadata_count(const clattn_safetensors *file);
+CLATTN_API const char *clattn_safetensors_metadata_key(const clattn_safetensors *file, size_t index);
+CLATTN_API const char *clattn_safetensors_metadata(const clattn_safetensors *file, const char *key);
+
+typedef struct clattn_named_array {
+    const char *name;
+    clattn_array array; /* borrowed */
+} clattn_named_array;
+typedef struct clattn_metadata_pair {
+    const char *key, *value;
+} clattn_metadata_pair;
+CLATTN_API clattn_status clattn_safetensors_write(const char *path, const clattn_named_array *arrays, size_t count,
+                                                  const clattn_metadata_pair *metadata, size_t metadata_count);
+
+/* Reads "X.npy" or "FILE.safetensors:NAME". A safetensors file with a single tensor needs no NAME. */
+CLATTN_API clattn_status clattn_array_load(const char *spec, clattn_array *array);
+/* Writes "X.npy", or "FILE.safetensors:NAME" as a file with that one tensor. */
+CLATTN_API clattn_status clattn_array_save(const char *spec, const clattn_array *array);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

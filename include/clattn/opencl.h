@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Interop: your context, queue, memory objects and events. Wrapped objects are retained and released. */
+#ifndef CLATTN_OPENCL_H
+#define CLATTN_OPENCL_H
+
+#ifndef CL_TARGET_OPENCL_VERSION
+#define CL_TARGET_OPENCL_VERSION 120
+#endif
+#include <CL/cl.h>
+#include <clattn/attention.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A context over your queue, in order or out of order (work is then chained by barriers). Profiling follows the
+ * queue's own property; asking for it on a queue without it is CLATTN_E_UNSUPPORTED. */
+CLATTN_API clattn_status clattn_context_from_opencl(cl_context context, cl_command_queue queue,
+                                                    const clattn_context_options *options, clattn_context **out);
+/* A buffer over your memory object (all of it; sub-buffers are fine). */
+CLATTN_API clattn_status clattn_buffer_from_opencl(clattn_context *context, cl_mem memory, clattn_buffer **buffer);
+/* The memory object of a buffer, not retained; NULL on the `cpu` context. */
+CLATTN_API cl_mem clattn_buffer_opencl(const clattn_buffer *buffer);
+/* clattn_plan_execute after your events; *event (may be NULL) completes with the result and is yours to release. */
+CLATTN_API clattn_status clattn_plan_enqueue(clattn_plan *plan, const clattn_attention_args *tensors,
+                                             cl_uint event_count, const cl_event *events, cl_event *event);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
