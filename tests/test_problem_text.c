@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The problem grammar: values, defaults, printing back, and errors that name the word. */
+#include "../host/cli/problem_text.c"
+#include <criterion/criterion.h>
+
+static cla_problem_text parsed(const char *text) {
+    cla_problem_text t;
+    char error[512] = "";
+    cr_assert(cla_problem_text_parse(text, &t, error, sizeof error), "%s", error);
+    return t;
+}
+
+Test(problem_text, every_size_is_read) {
+    const cla_problem_text t = parsed("b2 h8/2 q5 k9 d64 v80 f64");
+    cr_assert_eq(t.batch, 2);
+    cr_assert_eq(t.heads, 8);
+    cr_assert_eq(t.key_heads, 2);
+    cr_assert_eq(t.queries, 5);
+    cr_assert_eq(t.keys, 9);
+    cr_assert_eq(t.dim, 64);
+    cr_assert_eq(t.value_dim, 80);
+    cr_assert_eq(t.dtype, CLATTN_F64);
+    cr_assert_not(t.causal || t.has_window || t.keep || t.bias || t.lengths || t.has_scale);
+}
+
+Test(problem_text, what_is_not_said_has_defaults) {
+    const cla_problem_text t = parsed("  d16\tn1024\n");
+    cr_assert_eq(t.batch, 1);
+    cr_assert_eq(t.heads, 1);
+    cr_assert_eq(t.key_heads, 1);
+    cr_assert_eq(t.queries, 1024);
+    cr_assert_eq(t.keys, 1024);
+    cr_assert_eq(t.value_dim, 16);
+    cr_assert_eq(t.dtype, CLATTN_F32);
+    cr_assert_eq(t.align, CLATTN_ALIGN_UNSET);
+}
+
+Test(problem_text, restrictions_and_options_are_read) {
+    const cla_problem_text t = parsed("keep n7 window=3,inf scale=-0.5 bias d8 causal lengths bf16");
+    cr_assert(t.causal && t.has_window && t.keep && t.bias && t.lengths && t.has_scale);
+    cr_assert_eq(t.window_left, 3);
+    cr_assert_eq(t.window_right, CLATTN_UNLIMITED);
+    cr_assert_eq(t.scale, -0.5);
+    cr_assert_eq(t.dtype, CLATTN_BF16);
+    cr_assert_eq(parsed("q1 k9 d8 causal=bottom-right").align, CLATTN_ALIGN_BOTTOM_RIGHT);
+    cr_assert_eq(parsed("q1 k9 d8 align=top-left window=0,0").align, CLATTN_ALIGN_TOP_LEFT);
+}
+
+Test(problem_text, printed_text_is_canonical_and_parses_back) {
+    static const struct {
+        const char *text, *canonical;
+    } cases[] = {
+        {"d64 n1024", "b1 h1 n1024 d64 f32"},
+        {"b2 h8/2 q1024 k1024 d64 v64 f32 causal", "b2 h8/2 n1024 d64 f32 causal"},
+        {"h4/4 k9 q5 v3 d8 f16", "b1 h4 q5 k9 d8 v3 f16"},
+        {"n3 d1 scale=0.1 lengths bias keep", "b1 h1 n3 d1 f32 keep bias lengths scale=0.1"},
+        {"q3 k4 d1 align=bottom-right window=inf,2", "b1 h1 q3 k4 d1 f32 window=inf,2 align=bottom-right"},
+        {"q3 k4 d1 window=1,2 align=top-left causal", "b1 h1 q3 k4 d1 f32 causal=top-left window=1,2"},
+        {"n3 d1 scale=0.33333333333333331", "b1 h1 n3 d1 f32 scale=0.3333333333333333"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[CLA_PROBLEM_TEXT_MAX], again[CLA_PROBLEM_TEXT_MAX];
+        const cla_problem_text t = parsed(cases[i].text);
+        cr_assert_str_eq(cla_problem_text_print(&t, text, sizeof text), cases[i].canonical);
+        const cla_problem_text u = parsed(text);
+        cr_assert_str_eq(cla_problem_text_print(&u, again, sizeof again), text);
+        cr_assert_eq(u.scale, t.scale);
+    }
+}
+
+Test(problem_text, the_longest_text_fits_its_buffer) {
+    char text[CLA_PROBLEM_TEXT_MAX], small[8];
+    const cla_problem_text t = {.batch = CLA_PROBLEM_SIZE_MAX,
+                                .heads = CLA_PROBLEM_SIZE_MAX,
+                                .key_heads = 1,
+                                .queries = CLA_PROBLEM_SIZE_MAX,
+                                .keys = CLA_PROBLEM_SIZE_MAX - 1,
+                                .dim = CLA_PROBLEM_SIZE_MAX,
+                                .value_dim = CLA_PROBLEM_SIZE_MAX - 1,
+                                .dtype = CLATTN_BF16,
+                                .align = CLATTN_ALIGN_BOTTOM_RIGHT,
+                                .has_window = true,
+                                .window_left = CLA_PROBLEM_SIZE_MAX,
+                                .window_right = CLA_PROBLEM_SIZE_MAX,
+                                .keep = true,
+                                .bias = true,
+                                .lengths = true,
+                                .has_scale = true,
+                                .scale = -1.234567890123457e-300};
+    cla_problem_text_print(&t, text, sizeof text);
+    cr_assert_lt(strlen(text), sizeof text - 1);
+    cr_assert_not_null(strstr(text, "scale=-1.234567890123457e-300"));
+    cla_problem_text_print(&t, small, sizeof small);
+    cr_assert_str_eq(small, "b214748");
+}
+
+Test(problem_text, errors_name_the_word) {
+    static const struct {
+        const char *text, *error;
+    } cases[] = {
+        {"", "the number of queries is missing"},
+        {"n5", "the head dim is missing"},
+        {"q5 d8", "the number of keys is missing: k5 beside q5, or n5"},
+        {"n5 d8 frobnicate", "frobnicate: no such word"},
+        {"n5 d8 x7", "x7: sizes are"},
+        {"n5 d8 b0", "b0: sizes go from 1"},
+        {"n5 d8 b-1", "b-1: no such word"},
+        {"n99999999999999999999 d8", "n99999999999999999999: sizes go from 1"},
+        {"n2147483648 d8", "n2147483648: sizes go from 1"},
+        {"n5x d8", "n5x: \"x\" behind the number"},
+        {"n d8", "n: a number is missing"},
+        {"n5 d8 n5", "n5: n5 has said it already"},
+        {"n5 d8 k6", "k6: n5 has said it already"},
+        {"n5 d8 f32 f64", "f64: f32 has said it already"},
+        {"n5 d8 causal causal", "causal: causal has said it already"},
+        {"n5 d8 causal=top-left align=top-left", "align=top-left: causal=top-left has said it already"},
+        {"n5 d8 h8/3", "h8/3: 8 query heads are no multiple of 3 key heads"},
+        {"n5 d8 h8/", "h8/: a number is missing"},
+        {"n5 d8 h8/2/1", "h8/2/1: heads are"},
+        {"n5 d8 causal=left", "causal=left: an alignment is"},
+        {"q5 k6 d8 causal", "causal: with 5 queries and 6 keys say where the queries stand"},
+        {"q5 k6 d8 window=1,1", "window=1,1: with 5 queries and 6 keys say where the queries stand: align="},
+        {"n5 d8 align=top-left", "align=top-left: an alignment without causal or a window"},
+        {"n5 d8 window=3", "window=3: a window has two sides"},
+        {"n5 d8 window=3,-1", "window=3,-1: a window is"},
+        {"n5 d8 window=,1", "window=,1: a window is"},
+        {"n5 d8 window", "window: a value is missing"},
+        {"n5 d8 scale=nan", "scale=nan: the scale is a finite number"},
+        {"n5 d8 scale=1x", "scale=1x: the scale is a finite number"},
+        {"n5 d8 keep=3", "keep=3: keep takes no value"},
+        {"n2147483647 d8 h2147483647", "more elements than 64 bits count"},
+        {"n5 d8 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "too long for a word"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cla_problem_text t;
+        char error[512] = "";
+        cr_expect_not(cla_problem_text_parse(cases[i].text, &t, error, sizeof error), "%s", cases[i].text);
+        cr_expect_not_null(strstr(error, cases[i].error), "%s\n  gives  %s\n  not    %s", cases[i].text, error,
+                           cases[i].error);
+        cr_expect_null(strchr(error, '\n'));
+    }
+}
+
+Test(problem_text, a_short_error_buffer_is_not_overrun) {
+    cla_problem_text t;
+    char error[12];
+    memset(error, 'x', sizeof error);
+    cr_assert_not(cla_problem_text_parse("n5 d8 frobnicate", &t, error, 8));
+    cr_assert_eq(strlen(error), 7);
+    cr_assert_eq(error[8], 'x');
+}
