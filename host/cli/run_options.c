@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run_options.h"
+
+#include "args.h"
+#include <stdio.h>
+#include <string.h>
+
+static const cla_arg_spec specs[] = {
+    {"output", 'o', CLA_ARG_VALUE},  {"device", 'd', CLA_ARG_VALUE}, {"algorithm", 'a', CLA_ARG_VALUE},
+    {"keep", 0, CLA_ARG_VALUE},      {"drop", 0, CLA_ARG_VALUE},     {"bias", 0, CLA_ARG_VALUE},
+    {"causal", 0, CLA_ARG_OPTIONAL}, {"align", 0, CLA_ARG_VALUE},    {"window", 0, CLA_ARG_VALUE},
+    {"lengths", 0, CLA_ARG_VALUE},   {"scale", 0, CLA_ARG_VALUE},    {"layout", 0, CLA_ARG_VALUE},
+    {"heads", 0, CLA_ARG_VALUE},     {"lse", 0, CLA_ARG_VALUE},      {"weights", 0, CLA_ARG_VALUE},
+    {"heatmap", 0, CLA_ARG_VALUE},   {"labels", 0, CLA_ARG_VALUE},   {"batch", 0, CLA_ARG_VALUE},
+    {"explain", 0, CLA_ARG_FLAG},    {"verify", 0, CLA_ARG_FLAG},    {"dump", 0, CLA_ARG_VALUE},
+    {NULL, 0, CLA_ARG_FLAG}};
+
+static bool parse_align_name(const char *text, clattn_align *align) {
+    static const char *const names[] = {"top-left", "bottom-right", NULL};
+    const int i = cla_index_of(text, names);
+    if (i >= 0)
+        *align = i == 0 ? CLATTN_ALIGN_TOP_LEFT : CLATTN_ALIGN_BOTTOM_RIGHT;
+    return i >= 0;
+}
+
+static int parse_positions(const cla_args *args, cla_run_options *o) {
+    const char *causal = cla_args_value(args, "causal"), *align = cla_args_value(args, "align");
+    o->causal = cla_args_given(args, "causal");
+    if (causal && !parse_align_name(causal, &o->align))
+        return cla_fail(CLA_EXIT_USAGE,
+                        "run: --causal=%s is neither top-left (query i sees keys 0 to i) nor "
+                        "bottom-right (the last query sees all keys)",
+                        causal);
+    if (!align)
+        return CLA_EXIT_OK;
+    clattn_align said = CLATTN_ALIGN_OFFSET;
+    if (!parse_align_name(align, &said)) {
+        int64_t numbers[1024];
+        size_t count;
+        if (!cla_parse_i64_list(align, numbers, sizeof numbers / sizeof numbers[0], &count))
+            return cla_fail(CLA_EXIT_USAGE,
+                            "run: --align %s is none of top-left, bottom-right, an integer, or integers "
+                            "with commas (one a batch, at most 1024)",
+                            align);
+        o->offsets = align;
+    }
+    if (causal && said != o->align)
+        return cla_fail(CLA_EXIT_USAGE, "run: --causal=%s and --align %s contradict each other; say one of them",
+                        causal, align);
+    o->align = said;
+    if (!o->causal && !cla_args_given(args, "window"))
+        return cla_fail(CLA_EXIT_USAGE,
+                        "run: --align %s places the queries for --causal or --window, and neither is "
+                        "given",
+                        align);
+    return CLA_EXIT_OK;
+}
+
+/* A side of the window: a number, or -1 or inf for no limit. */
+static bool parse_side(const char *text, size_t length, int64_t *side) {
+    char part[32];
+    if (length >= sizeof part)
+        return false;
+    memcpy(part, text, length);
+    part[length] = '\0';
+    if (strcmp(part, "-1") == 0 || strcmp(part, "inf") == 0) {
+        *side = CLATTN_UNLIMITED;
+        return true;
+    }
+    return cla_parse_i64(part, side) && *side >= 0;
+}
+
+static int parse_window(const char *text, cla_run_options *o) {
+    if (!text)
+        return CLA_EXIT_OK;
+    const char *comma = strchr(text, ',');
+    o->has_window = true;
+    if (!comma || !parse_side(text, (size_t)(comma - text), &o->window_left) ||
+        !parse_side(comma + 1, strlen(comma + 1), &o->window_right))
+        return cla_fail(CLA_EXIT_USAGE,
+                        "run: --window %s is not LEFT,RIGHT: two numbers of keys, -1 or inf for a side "
+                        "without a limit, as in --window 128,0",
+                        text);
+    return CLA_EXIT_OK;
+}
+
+static int parse_heads(const char *text, cla_heads *heads) {
+    if (!text)
+        return CLA_EXIT_OK;
+    char first[32];
+    const size_t length = strcspn(text, "/");
+    bool good = length < sizeof first;
+    if (good) {
+        memcpy(first, text, length);
+        first[length] = '\0';
+        good = cla_parse_i64(first, &heads->heads) && heads->heads > 0;
+        heads->key_heads = heads->heads;
+        if (good && text[length] == '/')
+            good = cla_parse_i64(text + length + 1, &heads->key_heads) && heads->key_heads > 0;
+    }
+    if (!good)
+        return cla_fail(CLA_EXIT_USAGE, "run: --heads %s is not H or H/HK: query heads and key heads, from 1 up", text);
+    if (heads->heads % heads->key_heads != 0)
+        return cla_fail(CLA_EXIT_USAGE,
+                        "run: --heads %s: %lld query heads do not divide into %lld key heads; HK must "
+                        "divide H",
+                        text, (long long)heads->heads, (long long)heads->key_heads);
+    return CLA_EXIT_OK;
+}
+
+static int parse_layout(const char *text, cla_heads *heads) {
+    if (!text)
+        return CLA_EXIT_OK;
+    const int i = cla_index_of(text, cla_layout_names);
+    if (i <= 0)
+        return cla_fail(CLA_EXIT_USAGE, "run: --layout %s is none of bhsd, bshd, bse, sd", text);
+    heads->layout = (cla_layout)i;
+    return CLA_EXIT_OK;
+}
+
+static int parse_numbers(const cla_args *args, cla_run_options *o) {
+    const char *scale = cla_args_value(args, "scale"), *batch = cla_args_value(args, "batch");
+    o->has_scale = scale != NULL;
+    if (scale && !cla_parse_f64(scale, &o->scale))
+        return cla_fail(CLA_EXIT_USAGE, "run: --scale %s is no finite number", scale);
+    if (batch && (!cla_parse_i64(batch, &o->batch) || o->batch < 0))
+        return cla_fail(CLA_EXIT_USAGE, "run: --batch %s is no batch, numbered from 0", batch);
+    return CLA_EXIT_OK;
+}
+
+static int check_algorithm(const char *name) {
+    const char *names[32];
+    size_t n = 0;
+    if (!name)
+        return CLA_EXIT_OK;
+    char list[400] = "";
+    for (size_t at = 0; n < clattn_algorithm_count() && n < 31; n++) {
+        names[n] = clattn_algorithm_name(n);
+        const int more = snprintf(list + at, sizeof list - at, "%s%s", n ? ", " : "", names[n]);
+        at = more > 0 && at + (size_t)more < sizeof list ? at + (size_t)more : sizeof list - 1;
+    }
+    names[n] = NULL;
+    if (cla_index_of(name, names) >= 0)
+        return CLA_EXIT_OK;
+    return cla_fail(CLA_EXIT_USAGE, "run: --algorithm %s is none of %s", name, list);
+}
+
+static int check_together(const cla_args *args, const cla_run_options *o) {
+    static const char *const of_the_map[] = {"labels", "batch"};
+    for (size_t i = 0; i < sizeof of_the_map / sizeof of_the_map[0]; i++)
+        if (cla_args_given(args, of_the_map[i]) && !o->heatmap)
+            return cla_fail(CLA_EXIT_USAGE, "run: --%s is for the heat map; add --heatmap FILE.svg", of_the_map[i]);
+    if (!o->output && !o->lse && !o->weights && !o->heatmap && !o->dump && !o->verify && !o->explain)
+        return cla_fail(CLA_EXIT_USAGE, "run: there is nothing to do with the result; add -o O.npy or "
+                                        "-o FILE.safetensors:NAME");
+    return check_algorithm(o->algorithm);
+}
+
+int cla_run_options_parse(int argc, char **argv, cla_run_options *options) {
+    cla_args args;
+    int exit_status = cla_args_parse("run", argc, argv, specs, 3, 3, "three tensor files Q K V", &args);
+    if (exit_status != CLA_EXIT_OK)
+        return exit_status;
+    *options = (cla_run_options){.q = args.words[0],
+                                 .k = args.words[1],
+                                 .v = args.words[2],
+                                 .output = cla_args_value(&args, "output"),
+                                 .device = cla_args_value(&args, "device"),
+                                 .algorithm = cla_args_value(&args, "algorithm"),
+                                 .keep = cla_args_value(&args, "keep"),
+                                 .drop = cla_args_value(&args, "drop"),
+                                 .bias = cla_args_value(&args, "bias"),
+                                 .lengths = cla_args_value(&args, "lengths"),
+                                 .lse = cla_args_value(&args, "lse"),
+                                 .weights = cla_args_value(&args, "weights"),
+                                 .heatmap = cla_args_value(&args, "heatmap"),
+                                 .labels = cla_args_value(&args, "labels"),
+                                 .dump = cla_args_value(&args, "dump"),
+                                 .explain = cla_args_given(&args, "explain"),
+                                 .verify = cla_args_given(&args, "verify")};
+    if ((exit_status = parse_positions(&args, options)) != CLA_EXIT_OK ||
+        (exit_status = parse_window(cla_args_value(&args, "window"), options)) != CLA_EXIT_OK ||
+        (exit_status = parse_heads(cla_args_value(&args, "heads"), &options->heads)) != CLA_EXIT_OK ||
+        (exit_status = parse_layout(cla_args_value(&args, "layout"), &options->heads)) != CLA_EXIT_OK ||
+        (exit_status = parse_numbers(&args, options)) != CLA_EXIT_OK)
+        return exit_status;
+    return check_together(&args, options);
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tensors.h"
+
+#include "args.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const cla_layout_names[] = {"", "bhsd", "bshd", "bse", "sd", NULL};
+
+const char *cla_dims_text(int rank, const int64_t *shape, char *text, size_t size) {
+    size_t at = (size_t)snprintf(text, size, "[");
+    for (int i = 0; i < rank && at < size; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s%lld", i ? ", " : "", (long long)shape[i]);
+    if (at < size)
+        snprintf(text + at, size - at, "]");
+    return text;
+}
+
+int cla_input_load(cla_input *input, const char *name, const char *spec) {
+    *input = (cla_input){.name = name, .spec = spec};
+    const clattn_status status = clattn_array_load(spec, &input->array);
+    if (status == CLATTN_E_IO) /* an input that cannot be read is wrong use */
+        return cla_fail(CLA_EXIT_USAGE, "%s: %s", name, clattn_last_error());
+    if (status != CLATTN_OK)
+        return cla_fail_status(status, name);
+    input->view = clattn_array_tensor(&input->array);
+    return CLA_EXIT_OK;
+}
+
+/* ---- q, k, v ---- */
+
+/* Leading axes of size 1 up to rank 4. */
+static clattn_tensor lift(const clattn_tensor *t) {
+    clattn_tensor r = *t;
+    const int more = 4 - t->rank;
+    r.rank = 4;
+    for (int i = 3; i >= 0; i--) {
+        r.shape[i] = i >= more ? t->shape[i - more] : 1;
+        r.stride[i] = i >= more ? t->stride[i - more] : 0;
+    }
+    return r;
+}
+
+static int fail_rank(const cla_input *input, cla_layout layout) {
+    static const char *const wanted[] = {
+        "rank 2 [S, D], 3 [H, S, D] or 4 [B, H, S, D]", "rank 2 [S, D], 3 [H, S, D] or 4 [B, H, S, D]",
+        "rank 3 [S, H, D] or 4 [B, S, H, D]", "rank 2 [S, E] or 3 [B, S, E]", "rank 2 [S, D]"};
+    char text[200];
+    return cla_fail(CLA_EXIT_USAGE, "%s (%s) is %s, rank %d; %s%s takes %s", input->name, input->spec,
+                    cla_dims_text(input->array.rank, input->array.shape, text, sizeof text), input->array.rank,
+                    layout == CLA_LAYOUT_UNSET ? "attention" : "--layout ", cla_layout_names[layout], wanted[layout]);
+}
+
+/* [.., S, E] as [.., H, S, D]. */
+static int view_side_by_side(cla_input *input, int64_t heads) {
+    const clattn_tensor t = input->view;
+    const int64_t columns = t.shape[t.rank - 1];
+    if (heads == 0)
+        return cla_fail(CLA_EXIT_USAGE, "%s (%s): --layout bse needs --heads H, to split its %lld columns", input->name,
+                        input->spec, (long long)columns);
+    if (columns % heads != 0)
+        return cla_fail(CLA_EXIT_USAGE,
+                        "%s (%s): its %lld columns do not divide into %lld heads; --heads H/HK takes "
+                        "divisors: H of q's columns, HK of k's and v's",
+                        input->name, input->spec, (long long)columns, (long long)heads);
+    clattn_tensor split = clattn_tensor_split(t, t.rank - 1, heads);
+    split = lift(&split);
+    input->view = clattn_tensor_permute(split, (const int[]){0, 2, 1, 3});
+    return CLA_EXIT_OK;
+}
+
+int cla_input_view(cla_input *input, cla_layout layout, int64_t heads) {
+    const int rank = input->array.rank;
+    static const int least[] = {2, 2, 3, 2, 2}, most[] = {4, 4, 4, 3, 2};
+    if (rank < least[layout] || rank > most[layout])
+        return fail_rank(input, layout);
+    if (layout == CLA_LAYOUT_UNSET && heads > 0 && rank == 3)
+        return cla_fail(CLA_EXIT_USAGE,
+                        "%s (%s) has rank 3: with --heads say --layout bse for [B, S, E], or leave "
+                        "--heads away for [H, S, D]",
+                        input->name, input->spec);
+    if (layout == CLA_LAYOUT_BSE || (layout == CLA_LAYOUT_UNSET && rank == 2 && heads > 0))
+        return view_side_by_side(input, heads);
+    input->view = lift(&input->view);
+    if (layout == CLA_LAYOUT_BSHD)
+        input->view = clattn_tensor_permute(input->view, (const int[]){0, 2, 1, 3});
+    if (heads > 0 && input->view.shape[1] != heads) {
+        char text[200];
+        return cla_fail(CLA_EXIT_USAGE, "%s (%s) is %s with %lld heads, but --heads says %lld", input->name,
+                        input->spec, cla_dims_text(rank, input->array.shape, text, sizeof text),
+                        (long long)input->view.shape[1], (long long)heads);
+    }
+    return CLA_EXIT_OK;
+}
+
+int cla_inputs_check(const cla_input *q, const cla_input *k, const cla_input *v) {
+    const cla_input *const all[] = {q, k, v};
+    for (int i = 0; i < 3; i++)
+        if (all[i]->array.dtype != q->array.dtype)
+            return cla_fail(CLA_EXIT_USAGE, "q is %s, k is %s, v is %s: they must be of one type, f32 or f64",
+                            clattn_dtype_name(q->array.dtype), clattn_dtype_name(k->array.dtype),
+                            clattn_dtype_name(v->array.dtype));
+    if (q->array.dtype == CLATTN_F16 || q->array.dtype == CLATTN_BF16)
+        return cla_fail(CLA_EXIT_USAGE,
+                        "q, k and v are %s, which comes with a later version; convert them to f32, in "
+                        "Python: q.astype('float32')",
+                        clattn_dtype_name(q->array.dtype));
+    if (q->array.dtype != CLATTN_F32 && q->array.dtype != CLATTN_F64)
+        return cla_fail(CLA_EXIT_USAGE,
+                        "q, k and v are %s; attention takes f32 or f64: convert them, in Python: "
+                        "q.astype('float32')",
+                        clattn_dtype_name(q->array.dtype));
+    if (k->array.rank != q->array.rank || v->array.rank != q->array.rank)
+        return cla_fail(CLA_EXIT_USAGE, "q has rank %d, k %d, v %d: they must have the same rank", q->array.rank,
+                        k->array.rank, v->array.rank);
+    return CLA_EXIT_OK;
+}
+
+/* ---- masks ---- */
+
+static int check_mask_rank(const cla_input *mask) {
+    char text[200];
+    if (mask->array.rank >= 2 && mask->array.rank <= 4)
+        return CLA_EXIT_OK;
+    return cla_fail(CLA_EXIT_USAGE,
+                    "%s (%s) is %s, rank %d; it takes rank 2 [N, M], 3 [H, N, M] or 4 [B, H, N, M], "
+                    "each axis the full size or 1",
+                    mask->name, mask->spec, cla_dims_text(mask->array.rank, mask->array.shape, text, sizeof text),
+                    mask->array.rank);
+}
+
+int cla_mask_check(cla_input *mask) {
+    const clattn_dtype dtype = mask->array.dtype;
+    const bool is_float = dtype == CLATTN_F32 || dtype == CLATTN_F64 || dtype == CLATTN_F16 || dtype == CLATTN_BF16;
+    if (is_float)
+        return cla_fail(CLA_EXIT_USAGE,
+                        "%s (%s) is %s; --%s takes bool or u8. Numbers that are added to the scores go "
+                        "to --bias",
+                        mask->name, mask->spec, clattn_dtype_name(dtype), mask->name);
+    if (dtype != CLATTN_BOOL && dtype != CLATTN_U8)
+        return cla_fail(CLA_EXIT_USAGE,
+                        "%s (%s) is %s; --%s takes bool or u8: convert it, in Python: "
+                        "mask.astype('bool')",
+                        mask->name, mask->spec, clattn_dtype_name(dtype), mask->name);
+    return check_mask_rank(mask);
+}
+
+int cla_bias_check(cla_input *bias, clattn_dtype dtype) {
+    if (bias->array.dtype == CLATTN_BOOL || bias->array.dtype == CLATTN_U8)
+        return cla_fail(CLA_EXIT_USAGE,
+                        "bias (%s) is %s; --bias takes %s that is added to the scores. A mask goes to "
+                        "--keep (nonzero = may be seen) or --drop (nonzero = may not)",
+                        bias->spec, clattn_dtype_name(bias->array.dtype), clattn_dtype_name(dtype));
+    if (bias->array.dtype != dtype)
+        return cla_fail(CLA_EXIT_USAGE,
+                        "bias (%s) is %s, q is %s: they must be of one type; convert it, in Python: "
+                        "bias.astype('%s')",
+                        bias->spec, clattn_dtype_name(bias->array.dtype), clattn_dtype_name(dtype),
+                        dtype == CLATTN_F64 ? "float64" : "float32");
+    return check_mask_rank(bias);
+}
+
+/* ---- a number for each batch ---- */
+
+static int fail_count(const char *option, const char *text, long long count, int64_t batch) {
+    return cla_fail(CLA_EXIT_USAGE, "--%s %s: %lld numbers, but there are %lld batches; give one for each", option,
+                    text, count, (long long)batch);
+}
+
+static int numbers_from_file(const char *option, const char *text, int64_t batch, int64_t *numbers) {
+    cla_input in;
+    clattn_array wide = {0};
+    int exit_status = cla_input_load(&in, option, text);
+    if (exit_status != CLA_EXIT_OK)
+        return exit_status;
+    if (in.array.dtype != CLATTN_I32 && in.array.dtype != CLATTN_I64)
+        exit_status = cla_fail(CLA_EXIT_USAGE, "--%s %s is %s; it takes i32 or i64, one number a batch", option, text,
+                               clattn_dtype_name(in.array.dtype));
+    else if (in.array.rank != 1 || in.array.shape[0] != batch)
+        exit_status = in.array.rank == 1 ? fail_count(option, text, (long long)in.array.shape[0], batch)
+                                         : cla_fail(CLA_EXIT_USAGE,
+                                                    "--%s %s has rank %d; it takes rank 1, one number a "
+                                                    "batch",
+                                                    option, text, in.array.rank);
+    else {
+        const clattn_status status = clattn_array_convert(&in.array, CLATTN_I64, &wide);
+        if (status != CLATTN_OK)
+            exit_status = cla_fail_status(status, option);
+        else if (batch > 0)
+            memcpy(numbers, wide.data, (size_t)batch * sizeof *numbers);
+    }
+    clattn_array_free(&wide);
+    clattn_array_free(&in.array);
+    return exit_status;
+}
+
+int cla_numbers_load(const char *option, const char *text, int64_t batch, int64_t **numbers) {
+    size_t count = 0, parts = 1;
+    for (const char *c = text; *c; c++)
+        parts += *c == ',';
+    const size_t capacity = (size_t)batch > parts ? (size_t)batch : parts;
+    int64_t *list = calloc(capacity ? capacity : 1, sizeof *list);
+    if (!list)
+        return cla_fail(CLA_EXIT_FAILED, "--%s: out of memory for %lld numbers", option, (long long)batch);
+    int exit_status = CLA_EXIT_OK;
+    if (!cla_parse_i64_list(text, list, capacity, &count))
+        exit_status = numbers_from_file(option, text, batch, list);
+    else if (count != (size_t)batch)
+        exit_status = fail_count(option, text, (long long)count, batch);
+    if (exit_status != CLA_EXIT_OK) {
+        free(list);
+        list = NULL;
+    }
+    *numbers = list;
+    return exit_status;
+}
