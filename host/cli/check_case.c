@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Cases: the JSON description, attributes, tensors, and the table of ops. */
+#include "check_case.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool cla_check_error(cla_check_case *c, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    vsnprintf(c->error, sizeof c->error, format, list);
+    va_end(list);
+    return false;
+}
+
+/* The first reason stays. */
+void cla_check_skip(cla_check_case *c, const char *format, ...) {
+    if (c->skip[0])
+        return;
+    va_list list;
+    va_start(list, format);
+    vsnprintf(c->skip, sizeof c->skip, format, list);
+    va_end(list);
+}
+
+static const cJSON *attr(const cla_check_case *c, const char *name) {
+    const cJSON *a = cJSON_GetObjectItemCaseSensitive(c->attrs, name);
+    return !a || cJSON_IsNull(a) ? NULL : a;
+}
+
+bool cla_check_attr_real(cla_check_case *c, const char *name, double unset, double *value) {
+    const cJSON *a = attr(c, name);
+    *value = !a ? unset : cJSON_IsBool(a) ? cJSON_IsTrue(a) : a->valuedouble;
+    if (a && !cJSON_IsNumber(a) && !cJSON_IsBool(a))
+        return cla_check_error(c, "the attribute %s is not a number", name);
+    return true;
+}
+
+bool cla_check_attr_int(cla_check_case *c, const char *name, int64_t unset, int64_t *value) {
+    double x;
+    *value = unset;
+    if (!attr(c, name))
+        return true;
+    if (!cla_check_attr_real(c, name, 0, &x))
+        return false;
+    if (!(fabs(x) < 0x1p53) || x != floor(x))
+        return cla_check_error(c, "the attribute %s is %g, not a whole number", name, x);
+    *value = (int64_t)x;
+    return true;
+}
+
+const char *cla_check_attr_text(const cla_check_case *c, const char *name, const char *unset) {
+    const cJSON *a = attr(c, name);
+    return cJSON_IsString(a) ? a->valuestring : unset;
+}
+
+bool cla_check_has_input(const cla_check_case *c, const char *name) {
+    const cJSON *input;
+    cJSON_ArrayForEach(input, cJSON_GetObjectItemCaseSensitive(c->json, "in")) {
+        if (cJSON_IsString(input) && strcmp(input->valuestring, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool cla_check_dtype_of(cla_check_case *c, const char *tensor, clattn_dtype *dtype) {
+    char name[CLA_CHECK_TEXT];
+    size_t index;
+    clattn_safetensors_entry entry;
+    snprintf(name, sizeof name, "%s/%s", c->name, tensor);
+    if (!clattn_safetensors_find(c->file, name, &index) || !clattn_safetensors_entry_at(c->file, index, &entry))
+        return cla_check_error(c, "there is no tensor %s", name);
+    *dtype = entry.dtype;
+    return true;
+}
+
+cla_check_job *cla_check_job_of(cla_check_case *c, clattn_dtype dtype) {
+    for (size_t i = 0; i < c->job_count; i++)
+        if (c->jobs[i].dtype == dtype)
+            return &c->jobs[i];
+    if (c->job_count == CLA_CHECK_JOBS) {
+        cla_check_error(c, "more than %d types of results", CLA_CHECK_JOBS);
+        return NULL;
+    }
+    c->jobs[c->job_count].dtype = dtype;
+    return &c->jobs[c->job_count++];
+}
+
+/* The next free array of a job, or NULL. It counts once it is filled. */
+static clattn_array *free_array(cla_check_case *c, cla_check_job *job) {
+    if (job->array_count < CLA_CHECK_ARRAYS)
+        return &job->arrays[job->array_count];
+    cla_check_error(c, "more than %d tensors", CLA_CHECK_ARRAYS);
+    return NULL;
+}
+
+clattn_array *cla_check_new_array(cla_check_case *c, cla_check_job *job, clattn_dtype dtype, int rank,
+                                  const int64_t *shape) {
+    clattn_array *array = free_array(c, job);
+    if (!array)
+        return NULL;
+    if (clattn_array_create(dtype, rank, shape, array) != CLATTN_OK) {
+        cla_check_error(c, "%s", clattn_last_error());
+        return NULL;
+    }
+    job->array_count++;
+    return array;
+}
+
+clattn_array *cla_check_read_raw(cla_check_case *c, cla_check_job *job, const char *name) {
+    clattn_array *array = free_array(c, job);
+    if (!array)
+        return NULL;
+    const size_t size = strlen(c->name) + strlen(name) + 2;
+    char *path = malloc(size);
+    if (!path) {
+        cla_check_error(c, "out of memory for a name of %zu bytes", size);
+        return NULL;
+    }
+    snprintf(path, size, "%s/%s", c->name, name);
+    const clattn_status status = clattn_safetensors_read(c->file, path, array);
+    free(path);
+    if (status != CLATTN_OK) {
+        cla_check_error(c, "%s", clattn_last_error());
+        return NULL;
+    }
+    job->array_count++;
+    return array;
+}
+
+static bool is_float(clattn_dtype dtype) {
+    return dtype == CLATTN_F32 || dtype == CLATTN_F64 || dtype == CLATTN_F16 || dtype == CLATTN_BF16;
+}
+
+clattn_array *cla_check_read(cla_check_case *c, cla_check_job *job, const char *name) {
+    clattn_array *array = cla_check_read_raw(c, job, name);
+    if (!array || !is_float(array->dtype) || array->dtype == job->dtype)
+        return array;
+    clattn_array converted;
+    if (clattn_array_convert(array, job->dtype, &converted) != CLATTN_OK) {
+        cla_check_error(c, "%s", clattn_last_error());
+        return NULL;
+    }
+    clattn_array_free(array);
+    *array = converted;
+    return array;
+}
+
+static bool same_shape(const clattn_array *a, const clattn_array *b) {
+    bool same = a->rank == b->rank;
+    for (int i = 0; same && i < a->rank; i++)
+        same = a->shape[i] == b->shape[i];
+    return same;
+}
+
+/* [rtol, atol] */
+static bool tolerances(cla_check_case *c, const cJSON *out, cla_check_output *output) {
+    const cJSON *rtol = cJSON_GetArrayItem(out, 0), *atol = cJSON_GetArrayItem(out, 1);
+    if (!cJSON_IsNumber(rtol) || !cJSON_IsNumber(atol) || !(rtol->valuedouble >= 0) || !(atol->valuedouble >= 0))
+        return cla_check_error(c, "%s: its tolerances are not [rtol, atol]", out->string);
+    output->rtol = rtol->valuedouble;
+    output->atol = atol->valuedouble;
+    return true;
+}
+
+bool cla_check_want(cla_check_case *c, cla_check_job *job, const cJSON *out, cla_check_source source,
+                    const clattn_array *got) {
+    if (job->output_count == CLA_CHECK_OUTPUTS)
+        return cla_check_error(c, "more than %d outputs", CLA_CHECK_OUTPUTS);
+    cla_check_output *output = &job->outputs[job->output_count];
+    const clattn_array *want = cla_check_read_raw(c, job, out->string);
+    if (!want || !tolerances(c, out, output))
+        return false;
+    if (!same_shape(got, want))
+        return cla_check_error(c, "%s: its shape does not follow from those of the inputs", out->string);
+    output->name = out->string;
+    output->source = source;
+    output->got = got;
+    output->want = want;
+    job->output_count++;
+    return true;
+}
+
+void cla_check_set_mask(cla_check_job *job, const clattn_array *mask) {
+    if (mask->dtype == CLATTN_BOOL || mask->dtype == CLATTN_U8)
+        job->args.keep = clattn_array_tensor(mask);
+    else
+        job->args.bias = clattn_array_tensor(mask);
+}
+
+static const struct {
+    const char *op;
+    bool (*build)(cla_check_case *c);
+} builders[] = {{"sdpa", cla_check_build_sdpa},
+                {"sdpa_weights", cla_check_build_sdpa},
+                {"sdpa_mask_1e9", cla_check_build_sdpa},
+                {"Attention", cla_check_build_attention},
+                {"clattn_run", cla_check_build_clattn_run}};
+
+bool cla_check_case_open(clattn_safetensors *file, const char *name, const char *description, cla_check_case *c) {
+    *c = (cla_check_case){.name = name, .op = "?", .file = file};
+    c->json = cJSON_Parse(description);
+    const cJSON *op = cJSON_GetObjectItemCaseSensitive(c->json, "op");
+    if (!cJSON_IsString(op))
+        return cla_check_error(c, "its description is not a JSON text with an op");
+    c->op = op->valuestring;
+    c->attrs = cJSON_GetObjectItemCaseSensitive(c->json, "attrs");
+    for (size_t i = 0; i < sizeof builders / sizeof *builders; i++) {
+        if (strcmp(c->op, builders[i].op) != 0)
+            continue;
+        if (!cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(c->json, "out")))
+            return cla_check_error(c, "its description names no outputs");
+        return builders[i].build(c);
+    }
+    cla_check_skip(c, "op %s comes with a later version", c->op);
+    return true;
+}
+
+void cla_check_case_free(cla_check_case *c) {
+    for (size_t i = 0; i < c->job_count; i++)
+        for (size_t j = 0; j < c->jobs[i].array_count; j++)
+            clattn_array_free(&c->jobs[i].arrays[j]);
+    cJSON_Delete(c->json);
+    *c = (cla_check_case){0};
+}

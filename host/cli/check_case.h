@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A packed case of a vector file, made into attention jobs on host arrays: what to call and what must come out.
+ * Knows no device. One case has a job for each type of result (Y_f32, Y_f64). */
+#ifndef CLA_CHECK_CASE_H
+#define CLA_CHECK_CASE_H
+
+#include "args.h"
+#include <cJSON.h>
+#include <clattn/attention.h>
+#include <clattn/io.h>
+
+#define CLA_CHECK_JOBS 4
+#define CLA_CHECK_ARRAYS 24
+#define CLA_CHECK_OUTPUTS 8
+#define CLA_CHECK_TEXT 256
+
+typedef enum cla_check_source {
+    CLA_CHECK_FROM_O = 0,
+    CLA_CHECK_FROM_LSE,
+    CLA_CHECK_FROM_WEIGHTS,
+    CLA_CHECK_FROM_HOST /* computed while the case was built: present_key */
+} cla_check_source;
+
+/* Arrays are owned by the job. */
+typedef struct cla_check_output {
+    const char *name; /* "Y_f32" */
+    cla_check_source source;
+    const clattn_array *got, *want;
+    double rtol, atol;
+} cla_check_output;
+
+typedef struct cla_check_job {
+    clattn_dtype dtype;
+    clattn_attention_args args; /* o, lse and weights lie in arrays, as everything */
+    clattn_array arrays[CLA_CHECK_ARRAYS];
+    size_t array_count;
+    cla_check_output outputs[CLA_CHECK_OUTPUTS];
+    size_t output_count;
+} cla_check_job;
+
+typedef struct cla_check_case {
+    const char *name, *op;
+    clattn_safetensors *file; /* borrowed */
+    cJSON *json;
+    const cJSON *attrs;
+    cla_check_job jobs[CLA_CHECK_JOBS];
+    size_t job_count;
+    char skip[CLA_CHECK_TEXT];  /* what is not checked, and why; "": nothing is left out */
+    char error[CLA_CHECK_TEXT]; /* why the case cannot be built: it counts as failed */
+} cla_check_case;
+
+/* Reads the description of a case and builds its jobs. false: case->error says why. Free it in either case. */
+bool cla_check_case_open(clattn_safetensors *file, const char *name, const char *description, cla_check_case *c);
+void cla_check_case_free(cla_check_case *c);
+
+/* ---- for the builders, one for each op: false with case->error ---- */
+
+bool cla_check_build_sdpa(cla_check_case *c);       /* check_sdpa.c: sdpa, sdpa_weights, sdpa_mask_1e9 */
+bool cla_check_build_attention(cla_check_case *c);  /* check_onnx.c: Attention */
+bool cla_check_build_clattn_run(cla_check_case *c); /* check_dump.c: dumps of `clattn run` */
+
+bool cla_check_error(cla_check_case *c, const char *format, ...) CLA_ARGS_PRINTF(2, 3);
+void cla_check_skip(cla_check_case *c, const char *format, ...) CLA_ARGS_PRINTF(2, 3);
+/* Attributes; absent and null give the default. */
+bool cla_check_attr_int(cla_check_case *c, const char *name, int64_t unset, int64_t *value);
+bool cla_check_attr_real(cla_check_case *c, const char *name, double unset, double *value);
+const char *cla_check_attr_text(const cla_check_case *c, const char *name, const char *unset);
+/* Whether "in" names it. */
+bool cla_check_has_input(const cla_check_case *c, const char *name);
+/* The job for a type of results, made when it is not there. */
+cla_check_job *cla_check_job_of(cla_check_case *c, clattn_dtype dtype);
+/* The type of CASE/name as it is in the file. */
+bool cla_check_dtype_of(cla_check_case *c, const char *tensor, clattn_dtype *dtype);
+/* Reads the tensor CASE/name into the job, floating types converted to that of the job. */
+clattn_array *cla_check_read(cla_check_case *c, cla_check_job *job, const char *name);
+/* As it is in the file. */
+clattn_array *cla_check_read_raw(cla_check_case *c, cla_check_job *job, const char *name);
+clattn_array *cla_check_new_array(cla_check_case *c, cla_check_job *job, clattn_dtype dtype, int rank,
+                                  const int64_t *shape);
+/* Adds CASE/name as the wanted value of an output. rank and shape are checked against got. */
+bool cla_check_want(cla_check_case *c, cla_check_job *job, const cJSON *out, cla_check_source source,
+                    const clattn_array *got);
+/* The one job's mask as keep (bool, u8) or bias (else). */
+void cla_check_set_mask(cla_check_job *job, const clattn_array *mask);
+
+#endif

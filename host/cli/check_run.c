@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs the jobs of a case and compares element by element. Says what is wrong on stdout, one line an output. */
+#include "check_run.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The one element that is worst, in units of what is allowed. */
+typedef struct difference {
+    int64_t wrong, total, index; /* index of the worst */
+    double got, want, allowed;
+} difference;
+
+static double element(const clattn_array *a, int64_t i) {
+    return a->dtype == CLATTN_F32 ? (double)((const float *)a->data)[i] : ((const double *)a->data)[i];
+}
+
+/* |got - want| <= atol + rtol |want|; infinities must be equal; a NaN wanted is a NaN got. */
+static double excess(double got, double want, double allowed) {
+    if (isnan(want) || isnan(got))
+        return isnan(want) && isnan(got) ? 0 : INFINITY;
+    if (isinf(want) || isinf(got))
+        return want == got ? 0 : INFINITY;
+    const double off = fabs(got - want);
+    return off <= allowed ? 0 : allowed > 0 ? off / allowed : off * 1e300;
+}
+
+static bool compare(const cla_check_output *out, difference *d) {
+    double worst = 0;
+    clattn_array want;
+    *d = (difference){0};
+    if (clattn_array_convert(out->want, CLATTN_F64, &want) != CLATTN_OK)
+        return false;
+    d->total = (int64_t)(want.bytes / sizeof(double));
+    for (int64_t i = 0; i < d->total; i++) {
+        const double g = element(out->got, i), w = ((const double *)want.data)[i];
+        const double allowed = out->atol + out->rtol * fabs(w), e = excess(g, w, allowed);
+        if (!(e > 0))
+            continue;
+        d->wrong++;
+        if (e > worst || d->wrong == 1) {
+            worst = e;
+            d->index = i;
+            d->got = g;
+            d->want = w;
+            d->allowed = allowed;
+        }
+    }
+    clattn_array_free(&want);
+    return true;
+}
+
+static void index_text(const clattn_array *a, int64_t index, char *text, size_t size) {
+    int64_t at[CLATTN_MAX_RANK] = {0};
+    for (int i = a->rank - 1; i >= 0; i--) {
+        at[i] = index % a->shape[i];
+        index /= a->shape[i];
+    }
+    size_t used = 0;
+    for (int i = 0; i < a->rank && used < size; i++) {
+        const int n = snprintf(text + used, size - used, "%s%" PRId64, i ? "," : "", at[i]);
+        used += n > 0 ? (size_t)n : 0;
+    }
+}
+
+/* One case on one target, while it runs. */
+typedef struct attempt {
+    const cla_check_case *c;
+    const cla_check_target *target;
+    const char *algorithm;
+    cla_progress *progress;
+    bool failed;
+    char skip[CLA_CHECK_TEXT];
+} attempt;
+
+static void fail(attempt *a, const char *what) {
+    cla_progress_end(a->progress);
+    printf("FAIL %s, %s on %s: %s\n", a->c->name, a->algorithm, a->target->device, what);
+    fflush(stdout);
+    a->failed = true;
+}
+
+/* A line when the output is wrong. */
+static void check_output(attempt *a, const cla_check_output *out) {
+    difference d;
+    char at[CLATTN_MAX_RANK * 21] = "", text[640];
+    if (!compare(out, &d)) {
+        fail(a, clattn_last_error());
+    } else if (d.wrong > 0) {
+        index_text(out->got, d.index, at, sizeof at);
+        snprintf(text, sizeof text,
+                 "%s[%s] is %.9g, not %.9g: off by %.3g, allowed %.3g (%" PRId64 " of %" PRId64 " elements)", out->name,
+                 at, d.got, d.want, fabs(d.got - d.want), d.allowed, d.wrong, d.total);
+        fail(a, text);
+    }
+}
+
+/* The algorithm's index that would run args on the target, or false with the reason or, in *broken, an error. */
+static bool choose(const cla_check_target *target, const clattn_attention_args *args, size_t *index, char *reason,
+                   size_t size, bool *broken) {
+    const bool automatic = target->algorithm == CLA_CHECK_AUTO;
+    const size_t first = automatic ? 0 : target->algorithm;
+    const size_t end = automatic ? clattn_algorithm_count() : first + 1;
+    reason[0] = '\0';
+    for (*index = first; *index < end; ++*index) {
+        bool applies = false;
+        const char *why = "";
+        if (clattn_algorithm_applies(target->context, args, *index, &applies, &why) != CLATTN_OK) {
+            snprintf(reason, size, "%s", clattn_last_error());
+            *broken = true;
+            return false;
+        }
+        if (applies)
+            return true;
+        if (!reason[0])
+            snprintf(reason, size, "%s: %s", clattn_algorithm_name(*index), why ? why : "does not apply");
+    }
+    return false;
+}
+
+static void fill_with_nan(const clattn_tensor *t, const clattn_array *arrays, size_t count) {
+    for (size_t i = 0; i < count && t->rank > 0; i++)
+        if (arrays[i].data == t->host)
+            memset(arrays[i].data, 0xff, arrays[i].bytes);
+}
+
+/* Runs a job; without weights where the algorithm does not give them. */
+static void run_job(attempt *a, const cla_check_job *job) {
+    clattn_attention_args args = job->args;
+    char reason[CLA_CHECK_TEXT], ignored[CLA_CHECK_TEXT];
+    size_t index;
+    bool broken = false, chosen = choose(a->target, &args, &index, reason, sizeof reason, &broken);
+    if (!chosen && !broken && args.weights.rank > 0) {
+        args.weights = (clattn_tensor){0};
+        chosen = choose(a->target, &args, &index, ignored, sizeof ignored, &broken);
+    }
+    if (broken)
+        fail(a, reason);
+    else if (!chosen || (args.weights.rank == 0 && job->args.weights.rank > 0))
+        snprintf(a->skip, sizeof a->skip, "%s", reason);
+    if (!chosen)
+        return;
+    args.algorithm = a->algorithm = clattn_algorithm_name(index);
+    fill_with_nan(&args.o, job->arrays, job->array_count); /* so that an element left out shows */
+    fill_with_nan(&args.lse, job->arrays, job->array_count);
+    fill_with_nan(&args.weights, job->arrays, job->array_count);
+    if (clattn_attention(a->target->context, &args) != CLATTN_OK) {
+        fail(a, clattn_last_error());
+        return;
+    }
+    for (size_t i = 0; i < job->output_count; i++)
+        if (job->outputs[i].source != CLA_CHECK_FROM_WEIGHTS || args.weights.rank > 0)
+            check_output(a, &job->outputs[i]);
+}
+
+void cla_check_run(const cla_check_case *c, const cla_check_target *target, cla_check_report *report) {
+    attempt a = {.c = c, .target = target, .algorithm = target->label, .progress = report->progress};
+    snprintf(a.skip, sizeof a.skip, "%s", c->skip);
+    if (c->error[0])
+        fail(&a, c->error);
+    for (size_t i = 0; i < c->job_count && !c->error[0]; i++)
+        run_job(&a, &c->jobs[i]);
+    cla_check_report_add(report, target, c->op,
+                         a.failed    ? CLA_CHECK_FAILED
+                         : a.skip[0] ? CLA_CHECK_SKIPPED
+                                     : CLA_CHECK_PASSED,
+                         a.skip);
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sdpa (PyTorch), sdpa_weights and sdpa_mask_1e9 (the seed articles): Q, K, V and perhaps a mask of one rank. */
+#include "check_case.h"
+#include <string.h>
+
+typedef struct operands {
+    clattn_array *q, *k, *v, *mask, *o, *weights;
+} operands;
+
+/* What an output's name says: Y_f32, Y, Y_torch, Y_inf, weights. */
+typedef struct output_name {
+    clattn_dtype dtype;
+    bool weights;
+    bool replaced; /* *_1e9 */
+} output_name;
+
+static output_name read_name(const char *name, clattn_dtype inputs) {
+    static const clattn_dtype dtypes[] = {CLATTN_F32, CLATTN_F64, CLATTN_F16, CLATTN_BF16};
+    const char *suffix = strrchr(name, '_');
+    output_name n = {.dtype = inputs, .weights = strncmp(name, "weights", 7) == 0};
+    for (size_t i = 0; suffix && i < sizeof dtypes / sizeof *dtypes; i++)
+        if (strcmp(suffix + 1, clattn_dtype_name(dtypes[i])) == 0)
+            n.dtype = dtypes[i];
+    n.replaced = suffix && strcmp(suffix, "_1e9") == 0;
+    return n;
+}
+
+/* The logical view [.., H, S, D] of an array that is stored in another order of axes. */
+static bool view(cla_check_case *c, const clattn_array *a, clattn_tensor *t) {
+    static const int bshd[] = {0, 2, 1, 3}, bhds[] = {0, 1, 3, 2};
+    const char *layout = cla_check_attr_text(c, "layout", "BHSD");
+    const bool is_bshd = strcmp(layout, "BSHD") == 0, is_bhds = strcmp(layout, "BHDS") == 0;
+    *t = clattn_array_tensor(a);
+    if (!is_bshd && !is_bhds)
+        return strcmp(layout, "BHSD") == 0 || cla_check_error(c, "the layout %s is not known", layout);
+    if (a->rank != 4)
+        return cla_check_error(c, "the layout %s needs tensors of rank 4", layout);
+    *t = clattn_tensor_permute(*t, is_bshd ? bshd : bhds);
+    return true;
+}
+
+/* Weights are asked as [B, H, N, M], so that q, k, v and o are brought to rank 4 with them. */
+static void lift(clattn_tensor *t) {
+    while (t->rank > 0 && t->rank < 4) {
+        memmove(t->shape + 1, t->shape, (size_t)t->rank * sizeof *t->shape);
+        memmove(t->stride + 1, t->stride, (size_t)t->rank * sizeof *t->stride);
+        t->stride[0] = t->shape[1] * t->stride[1];
+        t->shape[0] = 1;
+        t->rank++;
+    }
+}
+
+static bool load(cla_check_case *c, cla_check_job *job, operands *x) {
+    if (!(x->q = cla_check_read(c, job, "Q")) || !(x->k = cla_check_read(c, job, "K")) ||
+        !(x->v = cla_check_read(c, job, "V")))
+        return false;
+    clattn_attention_args *a = &job->args;
+    if (!view(c, x->q, &a->q) || !view(c, x->k, &a->k) || !view(c, x->v, &a->v))
+        return false;
+    const int rank = a->q.rank;
+    if (rank < 2 || rank > 4 || a->k.rank != rank || a->v.rank != rank)
+        return cla_check_error(c, "Q, K and V have ranks %d, %d and %d", rank, a->k.rank, a->v.rank);
+    int64_t shape[CLATTN_MAX_RANK];
+    memcpy(shape, a->q.shape, sizeof shape);
+    shape[rank - 1] = a->v.shape[rank - 1];
+    if (!(x->o = cla_check_new_array(c, job, job->dtype, rank, shape)))
+        return false;
+    a->o = clattn_array_tensor(x->o);
+    return true;
+}
+
+/* `mask` is 0 where a key is forbidden, whatever its type; `attn_mask` is a keep mask or additive. */
+static bool load_mask(cla_check_case *c, cla_check_job *job) {
+    if (cla_check_has_input(c, "attn_mask")) {
+        const clattn_array *mask = cla_check_read(c, job, "attn_mask");
+        if (mask)
+            cla_check_set_mask(job, mask);
+        return mask != NULL;
+    }
+    if (!cla_check_has_input(c, "mask"))
+        return true;
+    const clattn_array *mask = cla_check_read_raw(c, job, "mask");
+    if (!mask)
+        return false;
+    clattn_array *keep = cla_check_new_array(c, job, CLATTN_BOOL, mask->rank, mask->shape);
+    if (!keep)
+        return false;
+    if (clattn_convert(keep->data, CLATTN_BOOL, mask->data, mask->dtype, keep->bytes) != CLATTN_OK)
+        return cla_check_error(c, "%s", clattn_last_error());
+    cla_check_set_mask(job, keep);
+    return true;
+}
+
+static bool set_options(cla_check_case *c, cla_check_job *job) {
+    int64_t causal, lower_right;
+    double scale;
+    if (!cla_check_attr_int(c, "is_causal", 0, &causal) ||
+        !cla_check_attr_int(c, "causal_lower_right", 0, &lower_right) ||
+        !cla_check_attr_real(c, "scale", -1e300, &scale))
+        return false;
+    if (causal && lower_right)
+        return cla_check_error(c, "it is causal in two ways");
+    job->args.causal = causal || lower_right;
+    job->args.align = causal ? CLATTN_ALIGN_TOP_LEFT : lower_right ? CLATTN_ALIGN_BOTTOM_RIGHT : CLATTN_ALIGN_UNSET;
+    job->args.has_scale = scale > -1e300;
+    job->args.scale = job->args.has_scale ? scale : 0;
+    return true;
+}
+
+/* Loads the inputs of a job that was just made. */
+static bool prepare(cla_check_case *c, cla_check_job *job, operands *x) {
+    return load(c, job, x) && load_mask(c, job) && set_options(c, job);
+}
+
+static bool ask_weights(cla_check_case *c, cla_check_job *job, operands *x) {
+    if (x->weights)
+        return true;
+    int64_t shape[CLATTN_MAX_RANK];
+    const clattn_attention_args *a = &job->args;
+    memcpy(shape, a->q.shape, sizeof shape);
+    shape[a->q.rank - 1] = a->k.shape[a->k.rank - 2];
+    x->weights = cla_check_new_array(c, job, job->dtype, a->q.rank, shape);
+    if (!x->weights)
+        return false;
+    job->args.weights = clattn_array_tensor(x->weights);
+    lift(&job->args.q);
+    lift(&job->args.k);
+    lift(&job->args.v);
+    lift(&job->args.o);
+    lift(&job->args.weights);
+    return true;
+}
+
+bool cla_check_build_sdpa(cla_check_case *c) {
+    operands operands_of[CLA_CHECK_JOBS] = {{0}};
+    clattn_dtype inputs;
+    bool small = false; /* a result in 16 bits was left out */
+    if (!cla_check_dtype_of(c, "Q", &inputs))
+        return false;
+    const cJSON *out;
+    cJSON_ArrayForEach(out, cJSON_GetObjectItemCaseSensitive(c->json, "out")) {
+        const output_name name = read_name(out->string, inputs);
+        if (name.replaced) {
+            cla_check_skip(c, "scores replaced by -1e9 are no mask");
+            continue;
+        }
+        if (name.dtype != CLATTN_F32 && name.dtype != CLATTN_F64) {
+            small = true;
+            continue;
+        }
+        const size_t jobs = c->job_count;
+        cla_check_job *job = cla_check_job_of(c, name.dtype);
+        if (!job)
+            return false;
+        operands *x = &operands_of[job - c->jobs];
+        if ((c->job_count > jobs && !prepare(c, job, x)) || (name.weights && !ask_weights(c, job, x)) ||
+            !cla_check_want(c, job, out, name.weights ? CLA_CHECK_FROM_WEIGHTS : CLA_CHECK_FROM_O,
+                            name.weights ? x->weights : x->o))
+            return false;
+    }
+    if (c->job_count == 0 && small)
+        cla_check_skip(c, "f16 and bf16 come with a later version");
+    return true;
+}
