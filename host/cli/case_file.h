@@ -33,6 +33,7 @@
 
 #include <clattn/attention.h>
 #include <clattn/io.h>
+#include <clattn/version.h>
 
 #define CLA_CASE_OP "clattn_run"
 #define CLA_CASE_NAME "run"

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "job.h"
+
+#include "args.h"
+#include "progress.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { TENSORS = 9, INPUTS = 6 }; /* the inputs come first */
+
+typedef struct job {
+    clattn_attention_args args;
+    clattn_tensor *tensors[TENSORS]; /* members of args */
+    void *host[TENSORS];
+    clattn_buffer *buffers[TENSORS];
+} job;
+
+size_t cla_view_extent(const clattn_tensor *view) {
+    if (view->rank <= 0 || clattn_tensor_elements(view) <= 0)
+        return 0;
+    int64_t last = view->offset;
+    for (int i = 0; i < view->rank; i++)
+        last += (view->shape[i] - 1) * view->stride[i];
+    return (size_t)last + 1;
+}
+
+static size_t view_bytes(const clattn_tensor *view) { return cla_view_extent(view) * clattn_dtype_size(view->dtype); }
+
+/* Buffers in place of the host arrays; those of the inputs are filled. */
+static clattn_status to_device(clattn_context *context, job *j) {
+    clattn_status status = CLATTN_OK;
+    for (int i = 0; i < TENSORS && status == CLATTN_OK; i++) {
+        clattn_tensor *t = j->tensors[i];
+        if (t->rank == 0)
+            continue;
+        j->host[i] = t->host;
+        t->host = NULL;
+        status = clattn_buffer_create(context, view_bytes(t), &j->buffers[i]);
+        t->buffer = j->buffers[i];
+        if (status == CLATTN_OK && i < INPUTS)
+            status = clattn_buffer_upload(t->buffer, 0, j->host[i], view_bytes(t));
+    }
+    return status;
+}
+
+static clattn_status from_device(job *j) {
+    clattn_status status = CLATTN_OK;
+    for (int i = INPUTS; i < TENSORS && status == CLATTN_OK; i++)
+        if (j->buffers[i])
+            status = clattn_buffer_download(j->buffers[i], 0, j->host[i], view_bytes(j->tensors[i]));
+    return status;
+}
+
+/* Rough: for the note on a terminal only. */
+static double expected_seconds(const clattn_plan_info *info) {
+    return info->operations / (strcmp(info->algorithm, "reference") == 0 ? 1e9 : 2e10);
+}
+
+static clattn_status execute(clattn_context *context, clattn_plan *plan, cla_job_report *report) {
+    clattn_plan_info info;
+    clattn_status status = clattn_plan_info_get(plan, &info);
+    if (status != CLATTN_OK)
+        return status;
+    cla_note_begin(expected_seconds(&info), "computing with", info.algorithm);
+    const double start = cla_seconds();
+    status = clattn_plan_execute(plan, NULL);
+    if (status == CLATTN_OK)
+        status = clattn_context_sync(context);
+    cla_note_end();
+    if (report) {
+        snprintf(report->algorithm, sizeof report->algorithm, "%s", info.algorithm);
+        report->seconds = cla_seconds() - start;
+    }
+    return status;
+}
+
+clattn_status cla_job_run(clattn_context *context, const clattn_attention_args *args, bool explain,
+                          cla_job_report *report) {
+    job j = {.args = *args};
+    clattn_attention_args *a = &j.args;
+    clattn_tensor *const tensors[TENSORS] = {&a->q,    &a->k, &a->v,   &a->keep,   &a->drop,
+                                             &a->bias, &a->o, &a->lse, &a->weights};
+    memcpy(j.tensors, tensors, sizeof tensors);
+    clattn_plan *plan = NULL;
+    clattn_device_info device;
+    clattn_status status = clattn_context_info(context, &device);
+    if (status == CLATTN_OK && device.is_opencl)
+        status = to_device(context, &j);
+    if (status == CLATTN_OK) {
+        if (device.is_opencl)
+            cla_note_begin(-1, "building kernels (longest the first time) for", device.name);
+        status = clattn_plan_create(context, &j.args, &plan);
+        cla_note_end();
+    }
+    if (status == CLATTN_OK && explain)
+        fprintf(stderr, "%s", clattn_plan_explain(plan));
+    if (status == CLATTN_OK)
+        status = execute(context, plan, report);
+    if (status == CLATTN_OK)
+        status = from_device(&j);
+    clattn_plan_destroy(plan);
+    for (int i = 0; i < TENSORS; i++)
+        clattn_buffer_destroy(j.buffers[i]);
+    return status;
+}
+
+int cla_open(const char *device, clattn_context **context) {
+    const clattn_status status = clattn_context_create(device, NULL, context);
+    return status == CLATTN_OK ? CLA_EXIT_OK : cla_fail_status(status, "device");
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One attention call on host arrays, on any device: buffers, plan, execution, and the results back in the arrays. */
+#ifndef CLA_JOB_H
+#define CLA_JOB_H
+
+#include <clattn/attention.h>
+
+typedef struct cla_job_report {
+    char algorithm[48]; /* that ran */
+    double seconds;     /* from the start of the execution to its end, without transfers */
+} cla_job_report;
+
+/* Every tensor of args is a host array. explain prints the plan on stderr.
+ * report may be NULL. Returns the library's status; nothing is printed when it fails. */
+clattn_status cla_job_run(clattn_context *context, const clattn_attention_args *args, bool explain,
+                          cla_job_report *report);
+
+/* Elements from the start of the array to the last one of the view: 0 when it is empty. */
+size_t cla_view_extent(const clattn_tensor *view);
+
+/* Opens a device, with a note on a terminal. Prints one line and returns the exit status when that fails. */
+int cla_open(const char *device, clattn_context **context);
+
+#endif

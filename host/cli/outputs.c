@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L /* stat, access, getpid */
+
+#include "outputs.h"
+
+#include "args.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool ends_with(const char *text, const char *end) {
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* The length of the file's path in "FILE.safetensors:NAME", and where NAME starts (NULL: none). */
+static size_t split_spec(const char *spec, const char **name) {
+    static const char mark[] = ".safetensors:";
+    const char *at = ends_with(spec, ".npy") ? NULL : strstr(spec, mark);
+    *name = at ? at + sizeof mark - 1 : NULL;
+    return at ? (size_t)(at - spec) + sizeof mark - 2 : strlen(spec);
+}
+
+static char *copy_text(const char *text, size_t length) {
+    char *copy = malloc(length + 1);
+    if (copy) {
+        memcpy(copy, text, length);
+        copy[length] = '\0';
+    }
+    return copy;
+}
+
+/* "dir/.clattn-PID-N.ext" beside the place. */
+static char *staged_name(const char *path, int number) {
+    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
+    const size_t directory = slash ? (size_t)(slash - path) + 1 : 0, size = strlen(path) + 64;
+    char *name = malloc(size);
+    if (name)
+        snprintf(name, size, "%.*s.clattn-%ld-%d%s", (int)directory, path, (long)getpid(), number, dot ? dot : "");
+    return name;
+}
+
+int cla_outputs_add_file(cla_outputs *outputs, const char *option, const char *path, int *index) {
+    *index = -1;
+    if (!path)
+        return CLA_EXIT_OK;
+    cla_output *f = &outputs->files[outputs->count];
+    *f = (cla_output){.option = option, .path = copy_text(path, strlen(path))};
+    f->staged = staged_name(path, outputs->count);
+    *index = outputs->count++;
+    return f->path && f->staged ? CLA_EXIT_OK : cla_fail(CLA_EXIT_FAILED, "%s: out of memory for a file name", option);
+}
+
+int cla_outputs_add(cla_outputs *outputs, const char *option, const char *spec, const char *default_name, int *index) {
+    *index = -1;
+    if (!spec)
+        return CLA_EXIT_OK;
+    const char *name;
+    const size_t length = split_spec(spec, &name);
+    char *path = copy_text(spec, length);
+    if (!path)
+        return cla_fail(CLA_EXIT_FAILED, "%s: out of memory for a file name", option);
+    int exit_status = CLA_EXIT_OK;
+    if (!ends_with(path, ".npy") && !ends_with(path, ".safetensors"))
+        exit_status = cla_fail(CLA_EXIT_USAGE, "%s %s: a tensor file is X.npy or FILE.safetensors:NAME", option, spec);
+    else if (name && !*name)
+        exit_status = cla_fail(CLA_EXIT_USAGE, "%s %s: the tensor's name behind the colon is empty", option, spec);
+    else
+        exit_status = cla_outputs_add_file(outputs, option, path, index);
+    if (exit_status == CLA_EXIT_OK && ends_with(path, ".safetensors"))
+        outputs->files[*index].name = name ? name : default_name;
+    free(path);
+    return exit_status;
+}
+
+/* ---- checks before the work ---- */
+
+static bool same_file(const char *a, const char *b) {
+    struct stat of_a, of_b;
+    if (strcmp(a, b) == 0)
+        return true;
+    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
+static int check_place(const cla_output *f) {
+    struct stat info;
+    const char *slash = strrchr(f->path, '/');
+    char *directory = slash ? copy_text(f->path, (size_t)(slash - f->path) + 1) : copy_text(".", 1);
+    if (!directory)
+        return cla_fail(CLA_EXIT_FAILED, "%s: out of memory for a file name", f->option);
+    int exit_status = CLA_EXIT_OK;
+    if (stat(directory, &info) != 0 || !S_ISDIR(info.st_mode))
+        exit_status =
+            cla_fail(CLA_EXIT_FAILED, "%s %s cannot be written: there is no folder %s", f->option, f->path, directory);
+    else if (access(directory, W_OK | X_OK) != 0)
+        exit_status = cla_fail(CLA_EXIT_FAILED, "%s %s cannot be written: no right to write in %s", f->option, f->path,
+                               directory);
+    else if (stat(f->path, &info) == 0 && !S_ISREG(info.st_mode))
+        exit_status =
+            cla_fail(CLA_EXIT_FAILED, "%s %s cannot be written: it is there, and is no file", f->option, f->path);
+    free(directory);
+    return exit_status;
+}
+
+/* Two tensors may share a safetensors file when their names differ. */
+static int check_pair(const cla_output *a, const cla_output *b) {
+    if (!same_file(a->path, b->path))
+        return CLA_EXIT_OK;
+    if (a->name && b->name && strcmp(a->name, b->name) != 0)
+        return CLA_EXIT_OK;
+    return cla_fail(CLA_EXIT_USAGE, "%s and %s would write to the same place, %s%s%s", a->option, b->option, b->path,
+                    b->name ? ":" : "", b->name ? b->name : "");
+}
+
+static int check_input(const cla_output *f, const char *spec) {
+    const char *name;
+    char *path = copy_text(spec, split_spec(spec, &name));
+    if (!path)
+        return cla_fail(CLA_EXIT_FAILED, "%s: out of memory for a file name", f->option);
+    const bool same = same_file(f->path, path);
+    free(path);
+    if (!same)
+        return CLA_EXIT_OK;
+    return cla_fail(CLA_EXIT_USAGE, "%s %s would replace the file that %s is read from; write to another file",
+                    f->option, f->path, spec);
+}
+
+int cla_outputs_check(cla_outputs *outputs, const char *const *inputs, int input_count) {
+    int exit_status = CLA_EXIT_OK;
+    for (int i = 0; i < outputs->count && exit_status == CLA_EXIT_OK; i++) {
+        const cla_output *f = &outputs->files[i];
+        exit_status = check_place(f);
+        for (int j = 0; j < i && exit_status == CLA_EXIT_OK; j++)
+            exit_status = check_pair(&outputs->files[j], f);
+        for (int j = 0; j < input_count && exit_status == CLA_EXIT_OK; j++)
+            if (inputs[j])
+                exit_status = check_input(f, inputs[j]);
+    }
+    return exit_status;
+}
+
+/* ---- writing ---- */
+
+void cla_outputs_set(cla_outputs *outputs, int index, const clattn_array *array) {
+    if (index >= 0)
+        outputs->arrays[index] = *array;
+}
+
+/* Whether an earlier entry writes this one's tensor with its own. */
+static bool joined(const cla_outputs *outputs, int i) {
+    for (int j = 0; j < i; j++)
+        if (outputs->files[j].name && outputs->files[i].name &&
+            same_file(outputs->files[j].path, outputs->files[i].path))
+            return true;
+    return false;
+}
+
+static clattn_status stage_tensors(cla_outputs *outputs, int i) {
+    const cla_output *f = &outputs->files[i];
+    if (!f->name)
+        return clattn_npy_write(f->staged, &outputs->arrays[i]);
+    clattn_named_array named[CLA_OUTPUTS_MAX];
+    size_t count = 0;
+    for (int j = i; j < outputs->count; j++)
+        if (outputs->files[j].name && same_file(outputs->files[j].path, f->path))
+            named[count++] = (clattn_named_array){outputs->files[j].name, outputs->arrays[j]};
+    return clattn_safetensors_write(f->staged, named, count, NULL, 0);
+}
+
+int cla_outputs_stage(cla_outputs *outputs) {
+    for (int i = 0; i < outputs->count; i++) {
+        cla_output *f = &outputs->files[i];
+        if (!outputs->arrays[i].data || joined(outputs, i))
+            continue;
+        const clattn_status status = stage_tensors(outputs, i);
+        if (status != CLATTN_OK)
+            return cla_fail(CLA_EXIT_FAILED, "%s %s: %s", f->option, f->path, clattn_last_error());
+        f->complete = true;
+    }
+    return CLA_EXIT_OK;
+}
+
+int cla_outputs_commit(cla_outputs *outputs) {
+    int exit_status = CLA_EXIT_OK;
+    for (int i = 0; i < outputs->count && exit_status == CLA_EXIT_OK; i++) {
+        cla_output *f = &outputs->files[i];
+        if (f->complete && rename(f->staged, f->path) != 0)
+            exit_status = cla_fail(CLA_EXIT_FAILED, "%s %s cannot be written: %s", f->option, f->path, strerror(errno));
+        else if (f->complete)
+            f->complete = false;
+    }
+    return exit_status;
+}
+
+void cla_outputs_free(cla_outputs *outputs) {
+    for (int i = 0; i < outputs->count; i++) {
+        cla_output *f = &outputs->files[i];
+        if (f->staged)
+            remove(f->staged); /* not there any more after a commit */
+        free(f->staged);
+        free(f->path);
+    }
+    *outputs = (cla_outputs){0};
+}
