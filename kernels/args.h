@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Run-time values of kernels, by value, shared by C and OpenCL C: only cl_long, cl_int and cl_float, widest first,
+ * padded to 8 bytes. Strides and offsets are in elements; X_0 is the offset of the first one. A test compares sizes and
+ * offsets on every implementation. */
+#ifndef CLA_ARGS_H
+#define CLA_ARGS_H
+
+#ifdef __OPENCL_VERSION__
+typedef long cl_long;
+typedef int cl_int;
+typedef float cl_float;
+#else
+#include <CL/cl_platform.h>
+#endif
+
+/* Masks: which keys a query sees, and what is added to its scores. Absent tensors have strides 0. */
+typedef struct cla_mask_args {
+    cl_long keep_b, keep_h, keep_i, keep_j, keep_0;
+    cl_long drop_b, drop_h, drop_i, drop_j, drop_0;
+    cl_long bias_b, bias_h, bias_i, bias_j, bias_0;
+    cl_long left, right; /* window around p = i + offset, at most 2^32 */
+    cl_int M, causal, windowed;
+    cl_int has_keep, has_drop, has_bias;
+} cla_mask_args;
+
+/* Fused attention. Grid: groups are counted tile first, then value chunk, head, batch. */
+typedef struct cla_attention_args {
+    cl_long q_b, q_h, q_i, q_0;
+    cl_long k_b, k_h, k_j, k_0;
+    cl_long v_b, v_h, v_j, v_0;
+    cl_long o_b, o_h, o_i, o_0;
+    cl_long lse_b, lse_h, lse_i, lse_0;
+    cla_mask_args mask;
+    cl_long scale_bits; /* of the scale as double, for f64 */
+    cl_int N, M, D, Dv;
+    cl_int H, group;    /* query heads; query heads per key head */
+    cl_int rows, tiles; /* queries of a tile, tiles of a head */
+    cl_int columns;     /* value columns of a chunk */
+    cl_int chunks;      /* value chunks of a row */
+    cl_int long_first;  /* the tiles with the longest rows start first */
+    cl_int has_lse;
+    cl_float scale;
+    cl_int pad;
+} cla_attention_args;
+
+/* Row softmax over a buffer of scores: rows [B, H, N] from some start, see softmax.cl. */
+typedef struct cla_softmax_args {
+    cl_long s_b, s_h, s_i, s_0;      /* scores, last stride 1; weights are written in place */
+    cl_long w_b, w_h, w_i, w_j, w_0; /* weights for the caller */
+    cl_long lse_b, lse_h, lse_i, lse_0;
+    cla_mask_args mask;
+    cl_long scale_bits;
+    cl_int b0, h0, i0; /* first batch, head and query of the chunk */
+    cl_int H, N, M;    /* heads and queries of the chunk; keys */
+    cl_int has_weights, has_lse;
+    cl_float scale;
+    cl_int pad;
+} cla_softmax_args;
+
+/* Strided copy or fill over [n0, n1, n2, n3], innermost last. */
+typedef struct cla_copy_args {
+    cl_long n0, n1, n2, n3;
+    cl_long x_0, x_s0, x_s1, x_s2, x_s3;
+    cl_long y_0, y_s0, y_s1, y_s2, y_s3;
+} cla_copy_args;
+
+#endif

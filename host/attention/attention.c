@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans: problem + algorithm + kernels + scratch. Creation decides and allocates; execution only enqueues. */
+#include "args.h"
+#include "attention/plan.h"
+#include "ops/copy.h"
+#include <clattn/opencl.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SCRATCH_ALIGN = 256 };
+
+static int64_t scratch_limit(const clattn_plan *plan) {
+    const clattn_device_info *device = cla_context_device(plan->context);
+    const uint64_t half = device->global_bytes / 2;
+    const uint64_t limit = device->max_alloc_bytes < half ? device->max_alloc_bytes : half;
+    const uint64_t asked = plan->problem.max_workspace;
+    return (int64_t)(asked && asked < limit ? asked : limit);
+}
+
+int64_t cla_plan_scratch_left(const clattn_plan *plan) {
+    return cla_max(0, scratch_limit(plan) - (int64_t)(plan->workspace_bytes + plan->hidden_bytes));
+}
+
+clattn_status cla_plan_scratch(clattn_plan *plan, int64_t bytes, const char *what, size_t *offset_bytes) {
+    const int64_t rounded = bytes > INT64_MAX - SCRATCH_ALIGN ? INT64_MAX : cla_round_up(bytes, SCRATCH_ALIGN);
+    if (rounded > cla_plan_scratch_left(plan))
+        return cla_error(CLATTN_E_LIMIT,
+                         "workspace: %s needs %lld bytes more than the %zu taken, above the limit of %lld; raise "
+                         "max_workspace or split the batch",
+                         what, (long long)bytes, plan->workspace_bytes, (long long)scratch_limit(plan));
+    *offset_bytes = plan->workspace_bytes;
+    plan->workspace_bytes += (size_t)rounded;
+    cla_str_append(&plan->text, "scratch: %lld bytes for %s\n", (long long)bytes, what);
+    return CLATTN_OK;
+}
+
+/* ---- creation ---- */
+
+enum { TENSORS = 9 };
+static const char *const tensor_names[TENSORS] = {"q", "k", "v", "o", "lse", "weights", "keep", "drop", "bias"};
+
+static void tensors_of(cla_problem *p, clattn_tensor *list[TENSORS]) {
+    clattn_tensor *const all[TENSORS] = {&p->q,       &p->k,    &p->v,    &p->o,   &p->lse,
+                                         &p->weights, &p->keep, &p->drop, &p->bias};
+    memcpy(list, all, sizeof all);
+}
+
+static clattn_status check_bound(const clattn_context *context, cla_problem *p) {
+    clattn_tensor *list[TENSORS];
+    tensors_of(p, list);
+    for (int i = 0; i < TENSORS; i++) {
+        const clattn_tensor *t = list[i];
+        if (t->buffer && cla_buffer_context(t->buffer) != context)
+            return cla_error(CLATTN_E_ARGUMENT, "%s: its buffer belongs to another context than the plan",
+                             tensor_names[i]);
+        if (t->rank > 0 && t->host && !cla_context_is_cpu(context) && clattn_tensor_elements(t) > 0)
+            return cla_error(CLATTN_E_ARGUMENT,
+                             "%s: is a host array, and a plan on an OpenCL device needs buffers; upload it, or call "
+                             "clattn_attention",
+                             tensor_names[i]);
+    }
+    return CLATTN_OK;
+}
+
+static clattn_status upload_spans(clattn_plan *plan) {
+    clattn_status status = CLATTN_OK;
+    const cla_problem *p = &plan->problem;
+    cl_int *spans = NULL;
+    if (!p->interval || cla_context_is_cpu(plan->context))
+        return CLATTN_OK;
+    CLA_TRY(cla_alloc((size_t)p->B, 2 * sizeof *spans, "spans", &spans));
+    for (int64_t b = 0; b < p->B; b++) {
+        spans[2 * b] = (cl_int)p->key_lengths[b];
+        spans[2 * b + 1] = (cl_int)p->offsets[b];
+    }
+    CLA_TRY(clattn_buffer_create(plan->context, (size_t)p->B * 2 * sizeof *spans, &plan->spans));
+    CLA_TRY(clattn_buffer_upload(plan->spans, 0, spans, (size_t)p->B * 2 * sizeof *spans));
+    plan->hidden_bytes += (size_t)p->B * 2 * sizeof *spans;
+done:
+    cla_free(spans);
+    return status;
+}
+
+static void describe(clattn_plan *plan) {
+    clattn_plan_info info;
+    clattn_plan_info_get(plan, &info);
+    cla_str_append(&plan->text, "workspace: %zu bytes; least traffic: %.0f bytes; operations: %.4g\n",
+                   info.workspace_bytes, info.moved_bytes, info.operations);
+}
+
+static clattn_status build_plan(clattn_plan *plan, const clattn_attention_args *args) {
+    clattn_status status = CLATTN_OK;
+    const clattn_device_info *device = cla_context_device(plan->context);
+    CLA_TRY(cla_problem_init(&plan->problem, args));
+    CLA_TRY(check_bound(plan->context, &plan->problem));
+    const cla_algorithm *algorithm = NULL;
+    CLA_TRY(cla_algorithm_choose(&plan->problem, device, args->algorithm, &plan->text, &algorithm));
+    if (cla_problem_no_rows(&plan->problem) || plan->problem.M == 0) {
+        cla_str_append(&plan->text, "no query, or no key: nothing but a fill\n");
+        CLA_TRY(cla_copy_kernel(plan->context, plan->problem.dtype, "fill_strided", &plan->fill));
+        goto done;
+    }
+    plan->algorithm = algorithm;
+    CLA_TRY(upload_spans(plan));
+    if (algorithm->unit_inner)
+        CLA_TRY(cla_pack_create(plan));
+    cla_pack_bind(plan);
+    status = algorithm->create(plan);
+    cla_pack_unbind(plan);
+    CLA_TRY(status);
+    if (plan->workspace_bytes > 0 && !args->caller_workspace) {
+        CLA_TRY(clattn_buffer_create(plan->context, plan->workspace_bytes, &plan->scratch));
+        plan->owns_scratch = true;
+    }
+done:
+    if (status == CLATTN_OK)
+        describe(plan);
+    return status == CLATTN_OK ? cla_str_status(&plan->text) : status;
+}
+
+clattn_status clattn_plan_create(clattn_context *context, const clattn_attention_args *args, clattn_plan **plan) {
+    clattn_status status = CLATTN_OK;
+    clattn_plan *made = NULL;
+    CLA_CHECK(plan, CLATTN_E_ARGUMENT, "plan_create: plan is NULL");
+    *plan = NULL;
+    CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "plan_create: %s is NULL", context ? "args" : "context");
+    CLA_TRY(cla_alloc(1, sizeof *made, "plan", &made));
+    made->context = context;
+    CLA_TRY(build_plan(made, args));
+    *plan = made;
+    made = NULL;
+done:
+    clattn_plan_destroy(made);
+    return status;
+}
+
+void clattn_plan_destroy(clattn_plan *plan) {
+    if (!plan)
+        return;
+    if (plan->algorithm)
+        plan->algorithm->destroy(plan);
+    cla_pack_destroy(plan);
+    cla_kernel_destroy(plan->fill);
+    if (plan->owns_scratch)
+        clattn_buffer_destroy(plan->scratch);
+    clattn_buffer_destroy(plan->spans);
+    cla_problem_free(&plan->problem);
+    cla_str_free(&plan->text);
+    cla_free(plan);
+}
+
+/* ---- asking ---- */
+
+const char *clattn_plan_explain(const clattn_plan *plan) { return plan ? cla_str_text(&plan->text) : ""; }
+
+clattn_status clattn_plan_info_get(const clattn_plan *plan, clattn_plan_info *info) {
+    if (!plan || !info)
+        return cla_error(CLATTN_E_ARGUMENT, "plan_info_get: %s is NULL", plan ? "info" : "plan");
+    const cla_problem *p = &plan->problem;
+    const double size = (double)clattn_dtype_size(p->dtype), rows = (double)p->B * (double)p->H * (double)p->N;
+    const double keys = (double)p->B * (double)p->Hk * (double)p->M;
+    *info = (clattn_plan_info){
+        .algorithm = plan->algorithm ? plan->algorithm->name : "fill",
+        .workspace_bytes = plan->workspace_bytes + plan->hidden_bytes,
+        .largest_bytes = plan->workspace_bytes > plan->hidden_bytes ? plan->workspace_bytes : plan->hidden_bytes,
+        .operations = 2.0 * cla_problem_pairs(p) * (double)(p->D + p->Dv),
+        .moved_bytes = size * (double)(p->D + p->Dv) * (rows + keys),
+    };
+    return CLATTN_OK;
+}
+
+clattn_status clattn_plan_set_workspace(clattn_plan *plan, clattn_buffer *workspace) {
+    if (!plan || !workspace)
+        return cla_error(CLATTN_E_ARGUMENT, "plan_set_workspace: %s is NULL", plan ? "workspace" : "plan");
+    if (cla_buffer_context(workspace) != plan->context)
+        return cla_error(CLATTN_E_ARGUMENT, "plan_set_workspace: the buffer belongs to another context than the plan");
+    if (clattn_buffer_bytes(workspace) < plan->workspace_bytes)
+        return cla_error(CLATTN_E_LIMIT, "plan_set_workspace: a buffer of %zu bytes, and the plan needs %zu",
+                         clattn_buffer_bytes(workspace), plan->workspace_bytes);
+    if (plan->owns_scratch)
+        clattn_buffer_destroy(plan->scratch);
+    plan->owns_scratch = false;
+    plan->scratch = workspace;
+    return CLATTN_OK;
+}
+
+/* ---- execution ---- */
+
+/* Takes buffers and offsets of other tensors of the same layout. */
+static clattn_status rebind(clattn_plan *plan, const clattn_attention_args *args) {
+    clattn_status status = CLATTN_OK;
+    cla_problem other = {0}, *p = &plan->problem;
+    clattn_attention_args tensors = *args;
+    /* Only tensors are read: the rest is the plan's. */
+    tensors.has_scale = true;
+    tensors.scale = p->scale;
+    tensors.causal = tensors.has_window = false;
+    tensors.key_lengths = tensors.offsets = NULL;
+    tensors.align = CLATTN_ALIGN_UNSET;
+    CLA_TRY(cla_problem_init(&other, &tensors));
+    CLA_TRY(check_bound(plan->context, &other));
+    clattn_tensor *mine[TENSORS], *theirs[TENSORS];
+    tensors_of(p, mine);
+    tensors_of(&other, theirs);
+    for (int i = 0; i < TENSORS; i++)
+        CLA_CHECK(cla_view_same_layout(mine[i], theirs[i]), CLATTN_E_SHAPE,
+                  "%s: has another type, shape or strides than when the plan was made; make a plan for it",
+                  tensor_names[i]);
+    for (int i = 0; i < TENSORS; i++) {
+        mine[i]->buffer = theirs[i]->buffer;
+        mine[i]->host = theirs[i]->host;
+        mine[i]->offset = theirs[i]->offset;
+    }
+done:
+    cla_problem_free(&other);
+    return status;
+}
+
+/* No key to see: O = 0, LSE = -inf, weights empty. */
+static clattn_status fill_only(clattn_plan *plan) {
+    clattn_status status = CLATTN_OK;
+    if (cla_problem_no_rows(&plan->problem))
+        return CLATTN_OK;
+    CLA_TRY(cla_fill_strided(plan->context, plan->fill, &plan->problem.o, 0.0));
+    CLA_TRY(cla_fill_strided(plan->context, plan->fill, &plan->problem.lse, -INFINITY));
+done:
+    return status;
+}
+
+static clattn_status enqueue(clattn_plan *plan) {
+    clattn_status status = CLATTN_OK;
+    bool bound = false;
+    if (!plan->algorithm)
+        return fill_only(plan);
+    CLA_CHECK(plan->workspace_bytes == 0 || plan->scratch, CLATTN_E_ARGUMENT,
+              "plan_execute: the plan was made with caller_workspace and has none; give %zu bytes to "
+              "clattn_plan_set_workspace",
+              plan->workspace_bytes);
+    cla_pack_bind(plan);
+    bound = true;
+    CLA_TRY(cla_pack_inputs(plan));
+    CLA_TRY(plan->algorithm->execute(plan));
+    CLA_TRY(cla_pack_outputs(plan));
+done:
+    if (bound)
+        cla_pack_unbind(plan);
+    return status;
+}
+
+clattn_status clattn_plan_enqueue(clattn_plan *plan, const clattn_attention_args *tensors, cl_uint event_count,
+                                  const cl_event *events, cl_event *event) {
+    clattn_status status = CLATTN_OK;
+    CLA_CHECK(plan, CLATTN_E_ARGUMENT, "plan_execute: plan is NULL");
+    if (tensors)
+        CLA_TRY(rebind(plan, tensors));
+    CLA_TRY(cla_queue_begin(plan->context, event_count, events));
+    CLA_TRY(enqueue(plan));
+    CLA_TRY(cla_queue_end(plan->context, event));
+done:
+    return status;
+}
+
+clattn_status clattn_plan_execute(clattn_plan *plan, const clattn_attention_args *tensors) {
+    return clattn_plan_enqueue(plan, tensors, 0, NULL, NULL);
+}
+
+/* ---- what algorithms share ---- */
+
+bool cla_needs_opencl(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
+    if (!device->is_opencl)
+        snprintf(reason, reason_bytes, "runs on OpenCL devices, and this is the cpu context");
+    else if (p->dtype == CLATTN_F64 && !device->has_f64)
+        snprintf(reason, reason_bytes, "f64 needs cl_khr_fp64, which %.100s lacks", device->name);
+    else
+        return true;
+    return false;
+}
+
+bool cla_needs_cpu(const clattn_device_info *device, char *reason, size_t reason_bytes) {
+    if (device->is_opencl)
+        snprintf(reason, reason_bytes, "runs on the cpu context, and this is an OpenCL device");
+    return !device->is_opencl;
+}
+
+void *cla_tensor_data(const clattn_tensor *t) {
+    char *base = t->host ? t->host : t->buffer ? cla_buffer_host(t->buffer) : NULL;
+    return base ? base + (size_t)t->offset * clattn_dtype_size(t->dtype) : NULL;
+}
+
+void cla_fill_mask_args(const cla_problem *p, cla_mask_args *a) {
+    *a = (cla_mask_args){
+        .left = p->left, .right = p->right, .M = (cl_int)p->M, .causal = p->causal, .windowed = p->windowed};
+    a->has_keep = cla_present(&p->keep);
+    a->has_drop = cla_present(&p->drop);
+    a->has_bias = cla_present(&p->bias);
+    a->keep_b = p->keep.stride[0], a->keep_h = p->keep.stride[1], a->keep_i = p->keep.stride[2];
+    a->keep_j = p->keep.stride[3], a->keep_0 = p->keep.offset;
+    a->drop_b = p->drop.stride[0], a->drop_h = p->drop.stride[1], a->drop_i = p->drop.stride[2];
+    a->drop_j = p->drop.stride[3], a->drop_0 = p->drop.offset;
+    a->bias_b = p->bias.stride[0], a->bias_h = p->bias.stride[1], a->bias_i = p->bias.stride[2];
+    a->bias_j = p->bias.stride[3], a->bias_0 = p->bias.offset;
+}
+
+void cla_fill_attention_args(const clattn_plan *plan, cla_attention_args *a) {
+    const cla_problem *p = &plan->problem;
+    *a = (cla_attention_args){.N = (cl_int)p->N,
+                              .M = (cl_int)p->M,
+                              .D = (cl_int)p->D,
+                              .Dv = (cl_int)p->Dv,
+                              .H = (cl_int)p->H,
+                              .group = (cl_int)p->group,
+                              .has_lse = cla_present(&p->lse),
+                              .scale = (cl_float)p->scale};
+    memcpy(&a->scale_bits, &p->scale, sizeof a->scale_bits);
+    a->q_b = p->q.stride[0], a->q_h = p->q.stride[1], a->q_i = p->q.stride[2], a->q_0 = p->q.offset;
+    a->k_b = p->k.stride[0], a->k_h = p->k.stride[1], a->k_j = p->k.stride[2], a->k_0 = p->k.offset;
+    a->v_b = p->v.stride[0], a->v_h = p->v.stride[1], a->v_j = p->v.stride[2], a->v_0 = p->v.offset;
+    a->o_b = p->o.stride[0], a->o_h = p->o.stride[1], a->o_i = p->o.stride[2], a->o_0 = p->o.offset;
+    a->lse_b = p->lse.stride[1], a->lse_h = p->lse.stride[2], a->lse_i = p->lse.stride[3], a->lse_0 = p->lse.offset;
+    cla_fill_mask_args(p, &a->mask);
+}

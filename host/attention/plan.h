@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a plan is made of. For attention.c and the algorithms. */
+#ifndef CLA_PLAN_H
+#define CLA_PLAN_H
+
+#include "attention/algos.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "runtime/buffer.h"
+#include "runtime/launch.h"
+#include "tensor/view.h"
+
+typedef struct cla_pack cla_pack; /* pack.c */
+
+struct clattn_plan {
+    clattn_context *context;
+    cla_problem problem; /* its tensors are those of the next execution: rebinding changes buffers and offsets only */
+    const cla_algorithm *algorithm; /* NULL: nothing to compute but a fill */
+    void *state;                    /* the algorithm's */
+    cla_kernel *fill;               /* where algorithm is NULL */
+    cla_pack *pack;                 /* copies of tensors whose last stride is not 1; NULL: none */
+    clattn_buffer *scratch;         /* one buffer for all; pieces start at cla_plan_scratch's offsets */
+    bool owns_scratch;
+    size_t workspace_bytes; /* of the one scratch buffer */
+    size_t hidden_bytes;    /* other allocations that the plan causes */
+    clattn_buffer *spans;   /* int2 [B] on the device: key length and offset; NULL without interval masks */
+    cla_str text;           /* explain */
+};
+
+/* Asks for a piece of scratch; *offset_bytes is a multiple of 256. Only in create. */
+clattn_status cla_plan_scratch(clattn_plan *plan, int64_t bytes, const char *what, size_t *offset_bytes);
+/* Bytes of scratch that may still be asked for, within max_workspace and the device's largest allocation. */
+int64_t cla_plan_scratch_left(const clattn_plan *plan);
+
+/* Arguments of the fused kernels, for the tensors as they are bound now. Tiles and chunks are left to the caller. */
+struct cla_attention_args;
+void cla_fill_attention_args(const clattn_plan *plan, struct cla_attention_args *args);
+struct cla_mask_args;
+void cla_fill_mask_args(const cla_problem *p, struct cla_mask_args *args);
+
+/* pack.c: gives q, k, v and o a last stride of 1 where an algorithm needs it. */
+clattn_status cla_pack_create(clattn_plan *plan);
+/* Between bind and unbind plan->problem holds the copies, with their strides. */
+void cla_pack_bind(clattn_plan *plan);
+void cla_pack_unbind(clattn_plan *plan);
+clattn_status cla_pack_inputs(clattn_plan *plan);  /* enqueues the copies in */
+clattn_status cla_pack_outputs(clattn_plan *plan); /* and out */
+void cla_pack_destroy(clattn_plan *plan);
+
+/* Shared refusals, for `applies`. */
+bool cla_needs_opencl(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes);
+bool cla_needs_cpu(const clattn_device_info *device, char *reason, size_t reason_bytes);
+
+#endif

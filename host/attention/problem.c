@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shapes, types, defaults and mask bits of an attention call. Knows no device and no algorithm. */
+#include "attention/problem.h"
+
+#include "attention/mask.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "tensor/view.h"
+#include <math.h>
+#include <string.h>
+
+/* Kernels count rows and columns in int, with room for a tile past the end. */
+#define LARGEST_SIZE (INT32_MAX - 65536)
+
+enum { TEXT = 200 };
+
+static clattn_status check_storage(const clattn_tensor *t, const char *name) {
+    if ((t->buffer != NULL) && (t->host != NULL))
+        return cla_error(CLATTN_E_ARGUMENT, "%s: has both a buffer and a host array; give one", name);
+    if (!t->buffer && !t->host && clattn_tensor_elements(t) > 0)
+        return cla_error(CLATTN_E_ARGUMENT, "%s: has neither a buffer nor a host array", name);
+    if (t->buffer) {
+        int64_t first, end;
+        clattn_status status = cla_view_range(t, name, &first, &end);
+        if (status != CLATTN_OK)
+            return status;
+        const uint64_t need = (uint64_t)end * clattn_dtype_size(t->dtype), have = clattn_buffer_bytes(t->buffer);
+        if (need > have)
+            return cla_error(CLATTN_E_SHAPE, "%s: reaches to byte %llu of a buffer of %llu", name,
+                             (unsigned long long)need, (unsigned long long)have);
+    }
+    return CLATTN_OK;
+}
+
+/* Checks one of q, k, v, o and lifts it to rank 4. */
+static clattn_status take_main(const clattn_tensor *t, const char *name, int rank, clattn_dtype dtype,
+                               clattn_tensor *out) {
+    if (t->rank == 0)
+        return cla_error(CLATTN_E_ARGUMENT, "%s: is missing", name);
+    if (t->rank < 2 || t->rank > 4)
+        return cla_error(CLATTN_E_SHAPE,
+                         "%s: rank %d; attention takes rank 2 [seq, dim], 3 [head, seq, dim] or 4 [batch, "
+                         "head, seq, dim]",
+                         name, t->rank);
+    if (t->rank != rank)
+        return cla_error(CLATTN_E_SHAPE, "%s: rank %d, but q has rank %d; give all of q, k, v, o the same rank", name,
+                         t->rank, rank);
+    clattn_status status = cla_view_check(t, name);
+    if (status != CLATTN_OK)
+        return status;
+    if (t->dtype != dtype)
+        return cla_error(CLATTN_E_DTYPE, "%s: is %s, but q is %s; convert one of them", name,
+                         clattn_dtype_name(t->dtype), clattn_dtype_name(dtype));
+    *out = cla_view_lift(t);
+    return check_storage(t, name);
+}
+
+static clattn_status take_shapes(cla_problem *p) {
+    char text[TEXT], other[TEXT];
+    const clattn_tensor *q = &p->q, *k = &p->k, *v = &p->v, *o = &p->o;
+#define SHAPE(t) cla_shape_text(t, text, TEXT)
+    p->B = q->shape[0], p->H = q->shape[1], p->N = q->shape[2], p->D = q->shape[3];
+    p->Hk = k->shape[1], p->M = k->shape[2], p->Dv = v->shape[3];
+    if (k->shape[0] != p->B || v->shape[0] != p->B)
+        return cla_error(CLATTN_E_SHAPE, "k, v: batch %lld and %lld, but q has %lld", (long long)k->shape[0],
+                         (long long)v->shape[0], (long long)p->B);
+    if (k->shape[3] != p->D)
+        return cla_error(CLATTN_E_SHAPE, "k %s: head dim %lld, but q has %lld", SHAPE(k), (long long)k->shape[3],
+                         (long long)p->D);
+    if (v->shape[1] != p->Hk || v->shape[2] != p->M)
+        return cla_error(CLATTN_E_SHAPE, "v %s: heads and keys differ from k %s", SHAPE(v),
+                         cla_shape_text(k, other, TEXT));
+    if (o->shape[0] != p->B || o->shape[1] != p->H || o->shape[2] != p->N || o->shape[3] != p->Dv)
+        return cla_error(CLATTN_E_SHAPE, "o %s: should be [%lld, %lld, %lld, %lld], from q and v", SHAPE(o),
+                         (long long)p->B, (long long)p->H, (long long)p->N, (long long)p->Dv);
+    if (p->D == 0)
+        return cla_error(CLATTN_E_SHAPE, "q %s: head dim 0 leaves nothing to compare", SHAPE(q));
+    if (p->H > 0 && (p->Hk == 0 || p->H % p->Hk != 0))
+        return cla_error(CLATTN_E_SHAPE, "k: %lld key heads do not divide %lld query heads", (long long)p->Hk,
+                         (long long)p->H);
+    p->group = p->Hk > 0 ? p->H / p->Hk : 1;
+    if (p->N > LARGEST_SIZE || p->M > LARGEST_SIZE || p->D > LARGEST_SIZE || p->Dv > LARGEST_SIZE)
+        return cla_error(CLATTN_E_SHAPE, "q, k, v: sizes above %d are not supported: N %lld, M %lld, D %lld, Dv %lld",
+                         LARGEST_SIZE, (long long)p->N, (long long)p->M, (long long)p->D, (long long)p->Dv);
+#undef SHAPE
+    return CLATTN_OK;
+}
+
+static clattn_status check_output(const clattn_tensor *t, const char *name) {
+    if (cla_view_overlaps(t))
+        return cla_error(CLATTN_E_SHAPE,
+                         "%s: its strides make elements share a place; an output may not broadcast or overlap itself",
+                         name);
+    return CLATTN_OK;
+}
+
+/* An optional output of shape want[0 .. rank). Lifted by axes of size 1 and stride 0. */
+static clattn_status take_output(const clattn_tensor *t, const char *name, const cla_problem *p, int rank_less,
+                                 const int64_t want[4], clattn_tensor *out) {
+    char text[TEXT];
+    if (t->rank == 0)
+        return CLATTN_OK;
+    clattn_status status = cla_view_check(t, name);
+    if (status != CLATTN_OK)
+        return status;
+    if (t->dtype != p->dtype)
+        return cla_error(CLATTN_E_DTYPE, "%s: is %s, but q is %s", name, clattn_dtype_name(t->dtype),
+                         clattn_dtype_name(p->dtype));
+    clattn_tensor lifted = t->rank <= 4 ? cla_view_lift(t) : *t;
+    const int least = 2 - rank_less;
+    if (t->rank < least || t->rank > 4 || memcmp(lifted.shape, want, 4 * sizeof *want) != 0)
+        return cla_error(CLATTN_E_SHAPE, "%s %s: should be [%lld, %lld, %lld, %lld]", name,
+                         cla_shape_text(t, text, TEXT), (long long)want[0], (long long)want[1], (long long)want[2],
+                         (long long)want[3]);
+    *out = lifted;
+    status = check_storage(t, name);
+    return status == CLATTN_OK ? check_output(t, name) : status;
+}
+
+static clattn_status take_mask(const clattn_tensor *t, const char *name, const cla_problem *p, clattn_tensor *out) {
+    const int64_t want[4] = {p->B, p->H, p->N, p->M};
+    char text[TEXT];
+    if (t->rank == 0)
+        return CLATTN_OK;
+    clattn_status status = cla_view_check(t, name);
+    if (status != CLATTN_OK)
+        return status;
+    if (t->rank < 2 || t->rank > 4)
+        return cla_error(CLATTN_E_SHAPE, "%s %s: rank %d; masks have rank 2 to 4, so write [1, M] for one row", name,
+                         cla_shape_text(t, text, TEXT), t->rank);
+    *out = cla_view_lift(t);
+    for (int i = 0; i < 4; i++) {
+        if (out->shape[i] != want[i] && out->shape[i] != 1)
+            return cla_error(
+                CLATTN_E_SHAPE,
+                "%s %s: does not broadcast from the right to [%lld, %lld, %lld, %lld]: %lld is neither 1 nor "
+                "%lld",
+                name, cla_shape_text(t, text, TEXT), (long long)p->B, (long long)p->H, (long long)p->N, (long long)p->M,
+                (long long)out->shape[i], (long long)want[i]);
+        if (out->shape[i] == 1)
+            out->stride[i] = 0;
+        out->shape[i] = want[i];
+    }
+    return check_storage(t, name);
+}
+
+static clattn_status take_masks(cla_problem *p, const clattn_attention_args *args) {
+    clattn_status status = CLATTN_OK;
+    const struct {
+        const clattn_tensor *t;
+        const char *name;
+        clattn_tensor *out;
+    } booleans[] = {{&args->keep, "keep", &p->keep}, {&args->drop, "drop", &p->drop}};
+    for (int i = 0; i < 2; i++) {
+        CLA_TRY(take_mask(booleans[i].t, booleans[i].name, p, booleans[i].out));
+        CLA_CHECK(booleans[i].t->rank == 0 || booleans[i].t->dtype == CLATTN_BOOL || booleans[i].t->dtype == CLATTN_U8,
+                  CLATTN_E_DTYPE, "%s: is %s; a mask of yes and no is bool or u8, an additive one is `bias`",
+                  booleans[i].name, clattn_dtype_name(booleans[i].t->dtype));
+    }
+    CLA_TRY(take_mask(&args->bias, "bias", p, &p->bias));
+    CLA_CHECK(args->bias.rank == 0 || args->bias.dtype == p->dtype, CLATTN_E_DTYPE,
+              "bias: is %s, but q is %s; convert it, or give a mask of yes and no as `keep` or `drop`",
+              clattn_dtype_name(args->bias.dtype), clattn_dtype_name(p->dtype));
+    p->tensor = args->keep.rank > 0 || args->drop.rank > 0 || args->bias.rank > 0;
+done:
+    return status;
+}
+
+static clattn_status take_scale(cla_problem *p, const clattn_attention_args *args) {
+    p->scale = args->has_scale ? args->scale : 1.0 / sqrt((double)p->D);
+    if (!isfinite(p->scale) || (p->dtype != CLATTN_F64 && !isfinite((float)p->scale)))
+        return cla_error(CLATTN_E_ARGUMENT, "scale: %g is not a finite number of type %s", p->scale,
+                         clattn_dtype_name(p->dtype));
+    return CLATTN_OK;
+}
+
+clattn_status cla_problem_init(cla_problem *problem, const clattn_attention_args *args) {
+    clattn_status status = CLATTN_OK;
+    cla_problem p = {0};
+    CLA_CHECK(args, CLATTN_E_ARGUMENT, "attention: args is NULL");
+    p.dtype = args->q.dtype;
+    const int rank = args->q.rank;
+    CLA_TRY(take_main(&args->q, "q", rank, p.dtype, &p.q));
+    CLA_CHECK(p.dtype == CLATTN_F32 || p.dtype == CLATTN_F64, CLATTN_E_DTYPE,
+              "q: is %s; attention takes f32 and f64 in this version: convert with clattn_convert",
+              clattn_dtype_name(p.dtype));
+    CLA_TRY(take_main(&args->k, "k", rank, p.dtype, &p.k));
+    CLA_TRY(take_main(&args->v, "v", rank, p.dtype, &p.v));
+    CLA_TRY(take_main(&args->o, "o", rank, p.dtype, &p.o));
+    CLA_TRY(take_shapes(&p));
+    CLA_TRY(check_output(&args->o, "o"));
+    const int64_t lse_shape[4] = {1, p.B, p.H, p.N}, weights_shape[4] = {p.B, p.H, p.N, p.M};
+    CLA_TRY(take_output(&args->lse, "lse", &p, 1, lse_shape, &p.lse));
+    CLA_TRY(take_output(&args->weights, "weights", &p, 0, weights_shape, &p.weights));
+    CLA_TRY(take_scale(&p, args));
+    CLA_TRY(take_masks(&p, args));
+    CLA_TRY(cla_intervals_take(&p, args));
+    p.max_workspace = args->max_workspace;
+    *problem = p;
+    p = (cla_problem){0};
+done:
+    cla_problem_free(&p);
+    if (status != CLATTN_OK)
+        *problem = (cla_problem){0};
+    return status;
+}
+
+void cla_problem_free(cla_problem *problem) {
+    cla_free(problem->key_lengths);
+    cla_free(problem->offsets);
+    *problem = (cla_problem){0};
+}

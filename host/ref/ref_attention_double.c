@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The reference with sums in double. */
+#define SUM double
+#define EXP exp
+#define LOG log
+#define CLA_REF_ATTENTION cla_ref_attention_double
+#include "ref/ref_attention_rows.h"

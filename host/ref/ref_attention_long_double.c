@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The reference with sums in long double. */
+#define SUM long double
+#define EXP expl
+#define LOG logl
+#define CLA_REF_ATTENTION cla_ref_attention_long_double
+#include "ref/ref_attention_rows.h"

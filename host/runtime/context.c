@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Contexts: one device, one queue, one program cache. The only reader of the environment. */
+#include "base/mem.h"
+#include "runtime/state.h"
+#include <clattn/opencl.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *environment_device(void) { return getenv("CLATTN_DEVICE"); }
+
+static clattn_status new_context(clattn_context **out) {
+    clattn_status status = CLATTN_OK;
+    clattn_context *c = NULL;
+    CLA_TRY(cla_alloc(1, sizeof *c, "context", &c));
+    pthread_mutex_init(&c->lock, NULL);
+done:
+    *out = c;
+    return status;
+}
+
+clattn_status clattn_context_create(const char *device, const clattn_context_options *options,
+                                    clattn_context **context) {
+    clattn_status status = CLATTN_OK;
+    clattn_context *c = NULL;
+    bool is_cpu;
+    cl_int code = CL_SUCCESS;
+    CLA_CHECK(context, CLATTN_E_ARGUMENT, "context_create: context is NULL");
+    *context = NULL;
+    CLA_TRY(new_context(&c));
+    if (!device || *device == '\0')
+        device = environment_device();
+    CLA_TRY(cla_device_find(device, &c->device, &c->info, &is_cpu));
+    if (!is_cpu) {
+        const bool profile = options && options->profile;
+        c->cl = clCreateContext(NULL, 1, &c->device, NULL, NULL, &code);
+        CLA_TRY_CL(code, "clCreateContext");
+        c->queue = clCreateCommandQueue(c->cl, c->device, profile ? CL_QUEUE_PROFILING_ENABLE : 0, &code);
+        CLA_TRY_CL(code, "clCreateCommandQueue");
+        if (profile)
+            CLA_TRY(cla_profile_create(c));
+    }
+    *context = c;
+    c = NULL;
+done:
+    clattn_context_destroy(c);
+    return status;
+}
+
+clattn_status clattn_context_from_opencl(cl_context context, cl_command_queue queue,
+                                         const clattn_context_options *options, clattn_context **out) {
+    clattn_status status = CLATTN_OK;
+    clattn_context *c = NULL;
+    cl_command_queue_properties properties = 0;
+    cl_context queue_context = NULL;
+    cl_platform_id platform = NULL;
+    CLA_CHECK(out, CLATTN_E_ARGUMENT, "context_from_opencl: out is NULL");
+    *out = NULL;
+    CLA_CHECK(context && queue, CLATTN_E_ARGUMENT, "context_from_opencl: %s is NULL", context ? "queue" : "context");
+    CLA_TRY(new_context(&c));
+    CLA_TRY_CL(clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof c->device, &c->device, NULL), "queue's device");
+    CLA_TRY_CL(clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof queue_context, &queue_context, NULL),
+               "queue's context");
+    CLA_CHECK(queue_context == context, CLATTN_E_ARGUMENT,
+              "context_from_opencl: the queue belongs to another cl_context than the one given");
+    CLA_TRY_CL(clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL),
+               "queue's properties");
+    CLA_TRY_CL(clGetDeviceInfo(c->device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL), "device's platform");
+    cla_device_describe(platform, c->device, &c->info);
+    c->out_of_order = (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) != 0;
+    CLA_CHECK(!(options && options->profile) || (properties & CL_QUEUE_PROFILING_ENABLE), CLATTN_E_UNSUPPORTED,
+              "context_from_opencl: profiling needs a queue made with CL_QUEUE_PROFILING_ENABLE, and this one is not");
+    CLA_TRY_CL(clRetainContext(context), "clRetainContext");
+    c->cl = context;
+    CLA_TRY_CL(clRetainCommandQueue(queue), "clRetainCommandQueue");
+    c->queue = queue;
+    if (options && options->profile)
+        CLA_TRY(cla_profile_create(c));
+    *out = c;
+    c = NULL;
+done:
+    clattn_context_destroy(c);
+    return status;
+}
+
+void clattn_context_destroy(clattn_context *context) {
+    if (!context)
+        return;
+    if (context->queue)
+        clFinish(context->queue);
+    cla_profile_destroy(context);
+    cla_programs_destroy(context);
+    if (context->queue)
+        clReleaseCommandQueue(context->queue);
+    if (context->cl)
+        clReleaseContext(context->cl);
+    pthread_mutex_destroy(&context->lock);
+    cla_free(context);
+}
+
+clattn_status clattn_context_info(const clattn_context *context, clattn_device_info *info) {
+    if (!context || !info)
+        return cla_error(CLATTN_E_ARGUMENT, "context_info: %s is NULL", context ? "info" : "context");
+    *info = context->info;
+    return CLATTN_OK;
+}
+
+clattn_status clattn_context_sync(clattn_context *context) {
+    if (!context)
+        return cla_error(CLATTN_E_ARGUMENT, "context_sync: context is NULL");
+    return context->queue ? cla_cl_error(clFinish(context->queue), "clFinish") : CLATTN_OK;
+}
+
+void cla_count_bytes(clattn_context *context, int64_t bytes) {
+    const uint64_t now = atomic_fetch_add(&context->current_bytes, (uint64_t)bytes) + (uint64_t)bytes;
+    uint64_t peak = atomic_load(&context->peak_bytes);
+    while (bytes > 0 && now > peak && !atomic_compare_exchange_weak(&context->peak_bytes, &peak, now))
+        continue;
+}
+
+void clattn_context_memory(const clattn_context *context, uint64_t *current_bytes, uint64_t *peak_bytes) {
+    if (current_bytes)
+        *current_bytes = context ? atomic_load(&context->current_bytes) : 0;
+    if (peak_bytes)
+        *peak_bytes = context ? atomic_load(&context->peak_bytes) : 0;
+}
+
+void clattn_context_memory_reset(clattn_context *context) {
+    if (context)
+        atomic_store(&context->peak_bytes, atomic_load(&context->current_bytes));
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Enqueueing: kernels over one dimension of work-groups. Knows nothing of attention. */
+#ifndef CLA_LAUNCH_H
+#define CLA_LAUNCH_H
+
+#include "runtime/program.h"
+#include <CL/cl.h>
+
+typedef struct cla_arg {
+    const clattn_buffer *buffer; /* a __global pointer, NULL when `bytes` is 0 too */
+    const void *value;           /* or a value of `bytes` bytes */
+    size_t bytes;
+} cla_arg;
+#define CLA_ARG_BUFFER(b) ((cla_arg){.buffer = (b)})
+#define CLA_ARG_VALUE(v) ((cla_arg){.value = &(v), .bytes = sizeof(v)})
+
+/* groups work-groups of the size the kernel was made with. groups = 0 does nothing. */
+clattn_status cla_launch(clattn_context *context, cla_kernel *kernel, int64_t groups, const cla_arg *args, int count);
+/* Everything enqueued after it follows everything enqueued before it. Nothing to do on an in-order queue. */
+clattn_status cla_queue_barrier(clattn_context *context);
+/* The caller's events come first; then *event (may be NULL) marks the end of all that was enqueued. */
+clattn_status cla_queue_begin(clattn_context *context, cl_uint count, const cl_event *events);
+clattn_status cla_queue_end(clattn_context *context, cl_event *event);
+/* Copies between buffers of the context. */
+clattn_status cla_copy_bytes(clattn_buffer *to, size_t to_bytes, const clattn_buffer *from, size_t from_bytes,
+                             size_t bytes);
+
+#endif

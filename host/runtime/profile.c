@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Time per kernel, from events. Events are harvested when asked, and when many have gathered. */
+#include "base/mem.h"
+#include "runtime/state.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PENDING = 512, KERNELS = 64 };
+
+struct cla_profile {
+    struct {
+        cl_event event;
+        char name[48];
+    } pending[PENDING];
+    size_t pending_count;
+    clattn_profile_entry entries[KERNELS];
+    size_t entry_count;
+};
+
+clattn_status cla_profile_create(clattn_context *context) {
+    return cla_alloc(1, sizeof *context->profile, "profile", &context->profile);
+}
+
+static void count_one(cla_profile *p, const char *name, double ms) {
+    size_t i = 0;
+    while (i < p->entry_count && strcmp(p->entries[i].name, name) != 0)
+        i++;
+    if (i == KERNELS)
+        return;
+    clattn_profile_entry *e = &p->entries[i];
+    if (i == p->entry_count) {
+        p->entry_count++;
+        *e = (clattn_profile_entry){.min_ms = ms};
+        snprintf(e->name, sizeof e->name, "%s", name);
+    }
+    e->count++;
+    e->total_ms += ms;
+    e->min_ms = ms < e->min_ms ? ms : e->min_ms;
+    e->max_ms = ms > e->max_ms ? ms : e->max_ms;
+}
+
+/* Waits for the pending events and counts them. The lock is held. */
+static clattn_status harvest(cla_profile *p, bool count) {
+    clattn_status status = CLATTN_OK;
+    for (size_t i = 0; i < p->pending_count; i++) {
+        cl_event event = p->pending[i].event;
+        cl_ulong begin = 0, end = 0;
+        cl_int code = clWaitForEvents(1, &event);
+        if (code == CL_SUCCESS)
+            code = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof begin, &begin, NULL);
+        if (code == CL_SUCCESS)
+            code = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL);
+        if (code == CL_SUCCESS && count)
+            count_one(p, p->pending[i].name, (double)(end - begin) * 1e-6);
+        if (code != CL_SUCCESS)
+            status = cla_cl_error(code, "profile");
+        clReleaseEvent(event);
+    }
+    p->pending_count = 0;
+    return status;
+}
+
+void cla_profile_add(clattn_context *context, const char *name, cl_event event) {
+    cla_profile *p = context->profile;
+    pthread_mutex_lock(&context->lock);
+    if (p->pending_count == PENDING)
+        harvest(p, true);
+    p->pending[p->pending_count].event = event;
+    snprintf(p->pending[p->pending_count].name, sizeof p->pending[0].name, "%s", name);
+    p->pending_count++;
+    pthread_mutex_unlock(&context->lock);
+}
+
+void cla_profile_destroy(clattn_context *context) {
+    if (!context->profile)
+        return;
+    harvest(context->profile, false);
+    cla_free(context->profile);
+    context->profile = NULL;
+}
+
+static int by_total(const void *a, const void *b) {
+    const double x = ((const clattn_profile_entry *)a)->total_ms, y = ((const clattn_profile_entry *)b)->total_ms;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+clattn_status clattn_context_profile(clattn_context *context, clattn_profile_entry *entries, size_t capacity,
+                                     size_t *count) {
+    clattn_status status = CLATTN_OK;
+    bool locked = false;
+    CLA_CHECK(context && count && (entries || capacity == 0), CLATTN_E_ARGUMENT,
+              "context_profile: context, count or entries is NULL");
+    CLA_CHECK(context->profile, CLATTN_E_UNSUPPORTED,
+              "context_profile: the context was made without clattn_context_options.profile");
+    pthread_mutex_lock(&context->lock);
+    locked = true;
+    CLA_TRY(harvest(context->profile, true));
+    qsort(context->profile->entries, context->profile->entry_count, sizeof *entries, by_total);
+    *count = context->profile->entry_count;
+    for (size_t i = 0; i < *count && i < capacity; i++)
+        entries[i] = context->profile->entries[i];
+done:
+    if (locked)
+        pthread_mutex_unlock(&context->lock);
+    return status;
+}
+
+void clattn_context_profile_reset(clattn_context *context) {
+    if (!context || !context->profile)
+        return;
+    pthread_mutex_lock(&context->lock);
+    harvest(context->profile, false);
+    context->profile->entry_count = 0;
+    pthread_mutex_unlock(&context->lock);
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The program cache of a context. A program is built once for each options text. */
+#include "runtime/program.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "runtime/kernel.h"
+#include "runtime/state.h"
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+struct cla_program {
+    cla_program *next;
+    char *key; /* file, newline, options */
+    cl_program program;
+};
+
+/* Text that every program starts with, in this order. */
+static const char *const preludes[] = {"args.h", "real.clh", "reduce.clh", "mask.clh"};
+enum { PRELUDES = sizeof preludes / sizeof *preludes };
+
+cla_key cla_key_make(const char *file, const char *kernel) {
+    cla_key key = {.file = file, .kernel = kernel};
+    key.length = (size_t)snprintf(key.options, sizeof key.options, "-cl-std=CL1.2");
+    return key;
+}
+
+void cla_key_define_text(cla_key *key, const char *name, const char *value) {
+    const size_t room = sizeof key->options - key->length;
+    const int n = snprintf(key->options + key->length, room, " -D%s=%s", name, value);
+    assert(n > 0 && (size_t)n < room);
+    key->length += (size_t)n;
+}
+
+void cla_key_define(cla_key *key, const char *name, int64_t value) {
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    cla_key_define_text(key, name, text);
+}
+
+static const cla_source *source_named(const char *name) {
+    for (const cla_source *s = cla_sources; s->name; s++)
+        if (strcmp(s->name, name) == 0)
+            return s;
+    assert(!"kernel source is not in kernels/CMakeLists.txt");
+    return NULL;
+}
+
+/* The first line of the log that says "error", else its first line. */
+static void first_error(const char *log, char *line, size_t size) {
+    const char *at = strstr(log, "error");
+    while (at && at > log && at[-1] != '\n')
+        at--;
+    at = at ? at : log;
+    snprintf(line, size, "%.*s", (int)strcspn(at, "\n"), at);
+}
+
+static clattn_status build_failed(clattn_context *context, cl_program program, const cla_key *key, cl_int code) {
+    clattn_status status = CLATTN_OK;
+    size_t size = 0;
+    char *log = NULL, line[400];
+    if (code != CL_BUILD_PROGRAM_FAILURE)
+        return cla_cl_error(code, key->file);
+    clGetProgramBuildInfo(program, context->device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size);
+    CLA_TRY(cla_alloc(size + 1, 1, "build log", &log));
+    clGetProgramBuildInfo(program, context->device, CL_PROGRAM_BUILD_LOG, size, log, NULL);
+    first_error(log, line, sizeof line);
+    status = cla_error(CLATTN_E_BUILD, "%s does not build on %s: %s (options %s)", key->file, context->info.name, line,
+                       key->options);
+done:
+    cla_free(log);
+    return status;
+}
+
+static clattn_status build(clattn_context *context, const cla_key *key, cl_program *out) {
+    clattn_status status = CLATTN_OK;
+    const char *texts[2 * (PRELUDES + 1)];
+    size_t lengths[2 * (PRELUDES + 1)];
+    char lines[PRELUDES + 1][64];
+    cl_program program = NULL;
+    cl_int code;
+    for (int i = 0; i <= PRELUDES; i++) {
+        const cla_source *s = source_named(i < PRELUDES ? preludes[i] : key->file);
+        snprintf(lines[i], sizeof lines[i], "\n#line 1 \"%s\"\n", s->name);
+        texts[2 * i] = lines[i];
+        lengths[2 * i] = strlen(lines[i]);
+        texts[2 * i + 1] = (const char *)s->text;
+        lengths[2 * i + 1] = s->bytes;
+    }
+    program = clCreateProgramWithSource(context->cl, 2 * (PRELUDES + 1), texts, lengths, &code);
+    CLA_TRY_CL(code, "clCreateProgramWithSource");
+    code = clBuildProgram(program, 1, &context->device, key->options, NULL, NULL);
+    if (code != CL_SUCCESS) {
+        status = build_failed(context, program, key, code);
+        goto done;
+    }
+    context->builds++;
+    *out = program;
+    program = NULL;
+done:
+    if (program)
+        clReleaseProgram(program);
+    return status;
+}
+
+/* The lock is held while building, so that two threads never build the same program. */
+static clattn_status program_of(clattn_context *context, const cla_key *key, cl_program *out) {
+    clattn_status status = CLATTN_OK;
+    cla_program *p;
+    cla_str text = {0};
+    cla_str_append(&text, "%s\n%s", key->file, key->options);
+    CLA_TRY(cla_str_status(&text));
+    for (p = context->programs; p; p = p->next)
+        if (strcmp(p->key, text.text) == 0)
+            break;
+    if (!p) {
+        cl_program program = NULL;
+        CLA_TRY(build(context, key, &program));
+        if (cla_alloc(1, sizeof *p, "program", &p) != CLATTN_OK) {
+            clReleaseProgram(program);
+            status = CLATTN_E_MEMORY;
+            goto done;
+        }
+        *p = (cla_program){.next = context->programs, .key = text.text, .program = program};
+        text = (cla_str){0};
+        context->programs = p;
+    }
+    *out = p->program;
+done:
+    cla_str_free(&text);
+    return status;
+}
+
+static clattn_status check_kernel(clattn_context *context, const cla_key *key, cla_kernel *k) {
+    clattn_status status = CLATTN_OK;
+    cl_ulong local = 0;
+    size_t group = 0;
+    CLA_TRY_CL(
+        clGetKernelWorkGroupInfo(k->kernel, context->device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof local, &local, NULL),
+        key->kernel);
+    CLA_TRY_CL(
+        clGetKernelWorkGroupInfo(k->kernel, context->device, CL_KERNEL_WORK_GROUP_SIZE, sizeof group, &group, NULL),
+        key->kernel);
+    CLA_CHECK(local <= context->info.local_bytes, CLATTN_E_LIMIT, "%s needs %llu bytes of local memory, %s has %llu",
+              key->kernel, (unsigned long long)local, context->info.name,
+              (unsigned long long)context->info.local_bytes);
+    CLA_CHECK(k->work_group <= group, CLATTN_E_LIMIT, "%s needs work-groups of %zu, %s allows %zu for it", key->kernel,
+              k->work_group, context->info.name, group);
+done:
+    return status;
+}
+
+clattn_status cla_kernel_create(clattn_context *context, const cla_key *key, size_t work_group, cla_kernel **kernel) {
+    clattn_status status = CLATTN_OK;
+    cla_kernel *k = NULL;
+    cl_program program = NULL;
+    cl_int code;
+    *kernel = NULL;
+    pthread_mutex_lock(&context->lock);
+    CLA_TRY(program_of(context, key, &program));
+    CLA_TRY(cla_alloc(1, sizeof *k, "kernel", &k));
+    k->work_group = work_group;
+    snprintf(k->name, sizeof k->name, "%s", key->kernel);
+    k->kernel = clCreateKernel(program, key->kernel, &code);
+    CLA_TRY_CL(code, key->kernel);
+    CLA_TRY(check_kernel(context, key, k));
+    *kernel = k;
+    k = NULL;
+done:
+    pthread_mutex_unlock(&context->lock);
+    cla_kernel_destroy(k);
+    return status;
+}
+
+void cla_kernel_destroy(cla_kernel *kernel) {
+    if (!kernel)
+        return;
+    if (kernel->kernel)
+        clReleaseKernel(kernel->kernel);
+    cla_free(kernel);
+}
+
+size_t cla_program_builds(clattn_context *context) {
+    pthread_mutex_lock(&context->lock);
+    const size_t builds = context->builds;
+    pthread_mutex_unlock(&context->lock);
+    return builds;
+}
+
+void cla_programs_destroy(clattn_context *context) {
+    while (context->programs) {
+        cla_program *p = context->programs;
+        context->programs = p->next;
+        clReleaseProgram(p->program);
+        cla_free(p->key);
+        cla_free(p);
+    }
+}

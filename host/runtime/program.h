@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels from keys: key -> options text -> cached program -> kernel owned by the caller. */
+#ifndef CLA_PROGRAM_H
+#define CLA_PROGRAM_H
+
+#include <clattn/context.h>
+
+typedef struct cla_source {
+    const char *name; /* "mask.clh" */
+    const unsigned char *text;
+    size_t bytes;
+} cla_source;
+extern const cla_source cla_sources[]; /* generated; ends with a NULL name */
+
+/* What decides the code of a kernel. Defines are rendered in the order they were added, so a caller adds them in
+ * one fixed order; the text is the cache key, and nothing else may change the code. */
+typedef struct cla_key {
+    const char *file;   /* "attention_lanes.cl" */
+    const char *kernel; /* "attention_lanes" */
+    char options[1000];
+    size_t length;
+} cla_key;
+
+cla_key cla_key_make(const char *file, const char *kernel);
+void cla_key_define(cla_key *key, const char *name, int64_t value);
+void cla_key_define_text(cla_key *key, const char *name, const char *value);
+
+typedef struct cla_kernel cla_kernel;
+
+/* Builds, or takes from the cache. Checks the kernel's local memory and work-group against the device.
+ * Errors  CLATTN_E_BUILD (with the first error of the log), CLATTN_E_LIMIT, CLATTN_E_UNSUPPORTED (f64). */
+clattn_status cla_kernel_create(clattn_context *context, const cla_key *key, size_t work_group, cla_kernel **kernel);
+void cla_kernel_destroy(cla_kernel *kernel);
+/* Programs built so far in this context. */
+size_t cla_program_builds(clattn_context *context);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What contexts and buffers are made of. For runtime/ and ops/gemm.c; others go through functions. */
+#ifndef CLA_STATE_H
+#define CLA_STATE_H
+
+#include "runtime/cl_error.h"
+#include <clattn/context.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+typedef struct cla_program cla_program; /* program.c */
+typedef struct cla_profile cla_profile; /* profile.c */
+
+struct clattn_context {
+    clattn_device_info info;
+    cl_context cl; /* NULL on the `cpu` context, like the next two */
+    cl_device_id device;
+    cl_command_queue queue;
+    bool out_of_order; /* the caller's queue: every command is followed by a barrier */
+    cla_profile *profile;
+    pthread_mutex_t lock; /* programs and profile */
+    cla_program *programs;
+    size_t builds;
+    _Atomic uint64_t current_bytes, peak_bytes;
+};
+
+struct clattn_buffer {
+    clattn_context *context;
+    cl_mem memory; /* NULL on the `cpu` context and for 0 bytes */
+    void *host;    /* the storage on the `cpu` context */
+    size_t bytes;
+    bool owns_host;
+    bool in_place; /* over a host array of the caller's */
+};
+
+/* Fills an info; false when a query fails. */
+bool cla_device_describe(cl_platform_id platform, cl_device_id device, clattn_device_info *info);
+void cla_device_describe_cpu(clattn_device_info *info);
+/* Finds the device that a spec names. *is_cpu: the `cpu` context, without OpenCL. */
+clattn_status cla_device_find(const char *spec, cl_device_id *device, clattn_device_info *info, bool *is_cpu);
+
+void cla_count_bytes(clattn_context *context, int64_t bytes);
+void cla_programs_destroy(clattn_context *context);
+
+clattn_status cla_profile_create(clattn_context *context);
+void cla_profile_destroy(clattn_context *context);
+/* Takes over event. */
+void cla_profile_add(clattn_context *context, const char *name, cl_event event);
+
+#endif
