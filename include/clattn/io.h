@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensor files: npy and safetensors. Readers check every length against the file's size before they allocate;
- * writers write to a temporary name and rename, so that no half file is ever seen. */
+ * writers write to a temporary name in the same folder and rename, so that no half file is ever seen and a failure
+ * leaves the old file as it was. What is not known is an error, and so are bytes before or after the data.
+ * Out-arrays are overwritten, not freed, and are zeroed when the call fails. Messages name the file and the numbers. */
 #ifndef CLATTN_IO_H
 #define CLATTN_IO_H
 
@@ -20,16 +22,18 @@ typedef struct clattn_array {
 } clattn_array;
 
 CLATTN_API void clattn_array_free(clattn_array *array); /* NULL and zeroed arrays are allowed */
-/* A new array [shape] of zeros. */
+/* A new array [shape] of zeros. Errors: CLATTN_E_DTYPE, CLATTN_E_SHAPE, CLATTN_E_MEMORY. */
 CLATTN_API clattn_status clattn_array_create(clattn_dtype dtype, int rank, const int64_t *shape, clattn_array *array);
-/* A view of the whole array. */
+/* A view of the whole array; a scalar's is [1], since a tensor of rank 0 is an absent one. */
 CLATTN_API clattn_tensor clattn_array_tensor(const clattn_array *array);
-/* A copy in another type. */
+/* A copy in another type (or the same), by the rules of clattn_convert. out may not be the array itself. */
 CLATTN_API clattn_status clattn_array_convert(const clattn_array *array, clattn_dtype dtype, clattn_array *out);
 
 /* NPY 1.0, 2.0 and 3.0; f2 f4 f8 i4 i8 u1 b1, little or big endian, C or Fortran order (both come out row-major).
+ * Bool bytes come as they are: nonzero is true.
  * Errors  CLATTN_E_IO (cannot be opened), CLATTN_E_FORMAT (says which field), CLATTN_E_DTYPE, CLATTN_E_MEMORY. */
 CLATTN_API clattn_status clattn_npy_read(const char *path, clattn_array *array);
+/* The bytes of numpy.save. Errors  CLATTN_E_IO, CLATTN_E_DTYPE (bf16, which NPY has not), CLATTN_E_ARGUMENT. */
 CLATTN_API clattn_status clattn_npy_write(const char *path, const clattn_array *array);
 
 typedef struct clattn_safetensors clattn_safetensors;
@@ -37,26 +41,32 @@ typedef struct clattn_safetensors clattn_safetensors;
 typedef struct clattn_safetensors_entry {
     const char *name;
     const char *dtype_text; /* as in the file: "F32" */
-    bool readable;          /* the dtype is one of ours */
-    clattn_dtype dtype;
+    bool readable;          /* the dtype is one of ours; others, such as F8_E4M3 and U16, are only listed */
+    clattn_dtype dtype;     /* when readable */
     int rank;
     int64_t shape[CLATTN_MAX_RANK];
     uint64_t bytes;
 } clattn_safetensors_entry;
 
-/* Opens and checks the header (at most 100 MB, every range inside the file, no overlaps, no duplicate names). */
+/* Opens, and checks the header: at most 100 MB, every range inside the file and of the size that shape and dtype say,
+ * no overlaps, no holes, no duplicate names, no unknown dtypes or keys, at most CLATTN_MAX_RANK axes.
+ * The data stays in the file until a tensor is read. An open file may be read by several threads.
+ * Errors  CLATTN_E_IO, CLATTN_E_FORMAT, CLATTN_E_MEMORY. */
 CLATTN_API clattn_status clattn_safetensors_open(const char *path, clattn_safetensors **file);
-CLATTN_API void clattn_safetensors_close(clattn_safetensors *file);
+CLATTN_API void clattn_safetensors_close(clattn_safetensors *file); /* NULL is allowed */
 CLATTN_API size_t clattn_safetensors_count(const clattn_safetensors *file);
-/* Entries in the order of the file's header. false past the end. */
+/* Entries in the order of the file's header; texts live as long as the file is open. false past the end. */
 CLATTN_API bool clattn_safetensors_entry_at(const clattn_safetensors *file, size_t index,
                                             clattn_safetensors_entry *entry);
+/* index may be NULL. */
 CLATTN_API bool clattn_safetensors_find(const clattn_safetensors *file, const char *name, size_t *index);
-/* Errors  CLATTN_E_ARGUMENT (no such tensor: the message lists near names), CLATTN_E_DTYPE, CLATTN_E_MEMORY. */
+/* Errors  CLATTN_E_ARGUMENT (no such tensor: the message lists near names), CLATTN_E_DTYPE (not readable),
+ *         CLATTN_E_IO (the file was cut since it was opened), CLATTN_E_MEMORY. */
 CLATTN_API clattn_status clattn_safetensors_read(clattn_safetensors *file, const char *name, clattn_array *array);
 /* Metadata: count, and pairs by index; NULL past the end. */
 CLATTN_API size_t clattn_safetensors_metadata_count(const clattn_safetensors *file);
 CLATTN_API const char *clattn_safetensors_metadata_key(const clattn_safetensors *file, size_t index);
+/* The value, NULL when there is no such key. */
 CLATTN_API const char *clattn_safetensors_metadata(const clattn_safetensors *file, const char *key);
 
 typedef struct clattn_named_array {
@@ -66,12 +76,16 @@ typedef struct clattn_named_array {
 typedef struct clattn_metadata_pair {
     const char *key, *value;
 } clattn_metadata_pair;
+/* Tensors are ordered by type, wide ones first, then by name, as the reference writer does; metadata stays in order.
+ * Errors  CLATTN_E_ARGUMENT (NULL, duplicate or non-UTF-8 names and texts, arrays that contradict themselves),
+ *         CLATTN_E_IO, CLATTN_E_MEMORY. */
 CLATTN_API clattn_status clattn_safetensors_write(const char *path, const clattn_named_array *arrays, size_t count,
                                                   const clattn_metadata_pair *metadata, size_t metadata_count);
 
-/* Reads "X.npy" or "FILE.safetensors:NAME". A safetensors file with a single tensor needs no NAME. */
+/* Reads "X.npy" or "FILE.safetensors:NAME", split at the first ".safetensors:": both parts may hold more colons.
+ * A safetensors file with a single tensor needs no NAME. */
 CLATTN_API clattn_status clattn_array_load(const char *spec, clattn_array *array);
-/* Writes "X.npy", or "FILE.safetensors:NAME" as a file with that one tensor. */
+/* Writes "X.npy", or "FILE.safetensors:NAME" as a file with that one tensor, in place of an older file. */
 CLATTN_API clattn_status clattn_array_save(const char *spec, const clattn_array *array);
 
 #ifdef __cplusplus
