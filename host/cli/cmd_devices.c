@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `clattn devices`: every device, its limits, and which algorithm it would use for a typical problem. */
+#include "args.h"
+#include "commands.h"
+#include "progress.h"
+
+#include <cjson/cJSON.h>
+#include <clattn/clattn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const cla_help_devices =
+    "Usage: clattn devices [--json]\n"
+    "\n"
+    "Prints every platform and device: what --device takes, limits, and which algorithm it would use for the\n"
+    "problem b1 h8 n1024 d64 f32, and why not the others. --json: the same as a JSON list.\n"
+    "The first use of a device builds its kernels, which may take some seconds.\n";
+
+enum { ALGORITHMS_MAX = 16, REASON_MAX = 300 };
+
+typedef struct verdicts {
+    char chosen[48];                          /* "" when there is none */
+    char error[REASON_MAX];                   /* then why */
+    char reasons[ALGORITHMS_MAX][REASON_MAX]; /* by algorithm: why not; "" for the chosen one */
+} verdicts;
+
+/* ---- what it would use ---- */
+
+typedef struct probe {
+    clattn_buffer *buffers[4];
+    clattn_attention_args args;
+} probe;
+
+static clattn_status probe_create(clattn_context *context, probe *p) {
+    const int64_t shape[4] = {1, 8, 1024, 64};
+    clattn_tensor *const tensors[4] = {&p->args.q, &p->args.k, &p->args.v, &p->args.o};
+    clattn_status status = CLATTN_OK;
+    for (int i = 0; i < 4 && status == CLATTN_OK; i++) {
+        status = clattn_buffer_create(context, 8 * 1024 * 64 * sizeof(float), &p->buffers[i]);
+        *tensors[i] = clattn_tensor_buffer(p->buffers[i], CLATTN_F32, 4, shape);
+    }
+    return status;
+}
+
+static void reasons_of(clattn_context *context, const probe *p, verdicts *v) {
+    for (size_t i = 0; i < clattn_algorithm_count() && i < ALGORITHMS_MAX; i++) {
+        bool applies = false;
+        const char *reason = NULL;
+        if (strcmp(clattn_algorithm_name(i), v->chosen) == 0)
+            continue;
+        if (clattn_algorithm_applies(context, &p->args, i, &applies, &reason) != CLATTN_OK)
+            snprintf(v->reasons[i], REASON_MAX, "%s", clattn_last_error());
+        else if (!applies)
+            snprintf(v->reasons[i], REASON_MAX, "%s", reason ? reason : "no reason given");
+        else
+            snprintf(v->reasons[i], REASON_MAX, "can, but %s is preferred here", v->chosen);
+    }
+}
+
+static void judge(const clattn_device_info *device, verdicts *v) {
+    clattn_context *context = NULL;
+    clattn_plan *plan = NULL;
+    clattn_plan_info info;
+    probe p = {0};
+    if (device->is_opencl)
+        cla_note_begin(-1, "building kernels (longest the first time) for", device->name);
+    clattn_status status = clattn_context_create(device->spec, NULL, &context);
+    if (status == CLATTN_OK)
+        status = probe_create(context, &p);
+    if (status == CLATTN_OK)
+        status = clattn_plan_create(context, &p.args, &plan);
+    if (status == CLATTN_OK)
+        status = clattn_plan_info_get(plan, &info);
+    cla_note_end();
+    if (status == CLATTN_OK)
+        snprintf(v->chosen, sizeof v->chosen, "%s", info.algorithm);
+    else
+        snprintf(v->error, sizeof v->error, "%s", clattn_last_error());
+    if (status == CLATTN_OK)
+        reasons_of(context, &p, v);
+    clattn_plan_destroy(plan);
+    for (int i = 0; i < 4; i++)
+        clattn_buffer_destroy(p.buffers[i]);
+    clattn_context_destroy(context);
+}
+
+/* ---- text ---- */
+
+static const char *class_name(const clattn_device_info *d) {
+    static const char *const names[] = {"CPU", "GPU", "other"};
+    return (unsigned)d->device_class < 3 ? names[d->device_class] : "other";
+}
+
+static const char *bytes_text(uint64_t bytes, char *text, size_t size) {
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double x = (double)bytes;
+    int unit = 0;
+    while (x >= 1024 && unit < 4) {
+        x /= 1024;
+        unit++;
+    }
+    snprintf(text, size, x < 10 && unit > 0 ? "%.1f %s" : "%.0f %s", x, units[unit]);
+    return text;
+}
+
+static void print_limits(const clattn_device_info *d) {
+    char memory[40], largest[40], local[40];
+    printf("  memory       %s, largest allocation %s\n", bytes_text(d->global_bytes, memory, sizeof memory),
+           bytes_text(d->max_alloc_bytes, largest, sizeof largest));
+    printf("  units        %u, float vectors of %u\n", (unsigned)d->compute_units, (unsigned)d->vector_floats);
+    if (d->is_opencl)
+        printf("  work-group   up to %llu, local memory %s (%s)\n", (unsigned long long)d->max_work_group,
+               bytes_text(d->local_bytes, local, sizeof local),
+               d->dedicated_local_memory ? "of its own" : "in main memory");
+    printf("  types        f32%s%s\n", d->has_f64 ? ", f64" : "; no f64", d->has_f16 ? ", f16" : "");
+}
+
+static void print_device(const clattn_device_info *d, const verdicts *v) {
+    printf("%s  %s (%s)\n", d->spec, d->name, class_name(d));
+    if (d->is_opencl)
+        printf("  platform     %s, %s, driver %s\n", d->platform, d->version, d->driver);
+    else
+        printf("  platform     %s %s\n", d->platform, d->version);
+    if (!d->usable) {
+        printf("  not usable\n");
+        return;
+    }
+    print_limits(d);
+    if (!v->chosen[0]) {
+        printf("  not usable   %s\n", v->error);
+        return;
+    }
+    printf("  would use    %s\n", v->chosen);
+    for (size_t i = 0; i < clattn_algorithm_count() && i < ALGORITHMS_MAX; i++)
+        if (v->reasons[i][0])
+            printf("  not          %s: %s\n", clattn_algorithm_name(i), v->reasons[i]);
+}
+
+/* ---- JSON ---- */
+
+static cJSON *json_device(const clattn_device_info *d, const verdicts *v) {
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddStringToObject(o, "device", d->spec);
+    cJSON_AddStringToObject(o, "name", d->name);
+    cJSON_AddStringToObject(o, "class", class_name(d));
+    cJSON_AddStringToObject(o, "platform", d->platform);
+    cJSON_AddStringToObject(o, "vendor", d->vendor);
+    cJSON_AddStringToObject(o, "version", d->version);
+    cJSON_AddStringToObject(o, "driver", d->driver);
+    cJSON_AddBoolToObject(o, "opencl", d->is_opencl);
+    cJSON_AddBoolToObject(o, "usable", d->usable && v->chosen[0]);
+    cJSON_AddBoolToObject(o, "f64", d->has_f64);
+    cJSON_AddBoolToObject(o, "f16", d->has_f16);
+    cJSON_AddBoolToObject(o, "unified_memory", d->unified_memory);
+    cJSON_AddBoolToObject(o, "dedicated_local_memory", d->dedicated_local_memory);
+    cJSON_AddNumberToObject(o, "compute_units", d->compute_units);
+    cJSON_AddNumberToObject(o, "vector_floats", d->vector_floats);
+    cJSON_AddNumberToObject(o, "max_work_group", (double)d->max_work_group);
+    cJSON_AddNumberToObject(o, "global_bytes", (double)d->global_bytes);
+    cJSON_AddNumberToObject(o, "max_alloc_bytes", (double)d->max_alloc_bytes);
+    cJSON_AddNumberToObject(o, "local_bytes", (double)d->local_bytes);
+    cJSON_AddStringToObject(o, "problem", "b1 h8 n1024 d64 f32");
+    if (v->chosen[0])
+        cJSON_AddStringToObject(o, "algorithm", v->chosen);
+    else
+        cJSON_AddNullToObject(o, "algorithm");
+    if (v->error[0])
+        cJSON_AddStringToObject(o, "error", v->error);
+    cJSON *not_used = cJSON_AddObjectToObject(o, "not");
+    for (size_t i = 0; i < clattn_algorithm_count() && i < ALGORITHMS_MAX; i++)
+        if (v->reasons[i][0])
+            cJSON_AddStringToObject(not_used, clattn_algorithm_name(i), v->reasons[i]);
+    return o;
+}
+
+static int print_json(const clattn_device_info *devices, const verdicts *v, size_t count) {
+    cJSON *list = cJSON_CreateArray();
+    for (size_t i = 0; i < count; i++)
+        cJSON_AddItemToArray(list, json_device(&devices[i], &v[i]));
+    char *text = cJSON_Print(list);
+    cJSON_Delete(list);
+    if (!text)
+        return cla_fail(CLA_EXIT_FAILED, "devices: out of memory for the list");
+    puts(text);
+    cJSON_free(text);
+    return CLA_EXIT_OK;
+}
+
+int cla_cmd_devices(int argc, char **argv) {
+    static const cla_arg_spec specs[] = {{"json", 0, CLA_ARG_FLAG}, {NULL, 0, CLA_ARG_FLAG}};
+    cla_args args;
+    int exit_status = cla_args_parse("devices", argc, argv, specs, 0, 0, "", &args);
+    if (exit_status != CLA_EXIT_OK)
+        return exit_status;
+    size_t count = 0, written = 0;
+    clattn_status status = clattn_devices(NULL, 0, &count);
+    if (status != CLATTN_OK)
+        return cla_fail_status(status, "devices");
+    clattn_device_info *devices = calloc(count + 1, sizeof *devices);
+    verdicts *v = calloc(count + 1, sizeof *v);
+    if (devices && v)
+        status = clattn_devices(devices, count, &written);
+    count = written < count ? written : count;
+    if (!devices || !v)
+        exit_status = cla_fail(CLA_EXIT_FAILED, "devices: out of memory for %zu devices", count);
+    else if (status != CLATTN_OK)
+        exit_status = cla_fail_status(status, "devices");
+    for (size_t i = 0; exit_status == CLA_EXIT_OK && i < count; i++) {
+        if (devices[i].usable)
+            judge(&devices[i], &v[i]);
+        if (!cla_args_given(&args, "json"))
+            print_device(&devices[i], &v[i]);
+    }
+    if (exit_status == CLA_EXIT_OK && cla_args_given(&args, "json"))
+        exit_status = print_json(devices, v, count);
+    free(devices);
+    free(v);
+    return exit_status;
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `clattn run`: load, compute, verify, draw, write; all files or none. */
+#include "args.h"
+#include "case_file.h"
+#include "commands.h"
+#include "heatmap.h"
+#include "job.h"
+#include "outputs.h"
+#include "run_data.h"
+#include "verify.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct run {
+    cla_run_options options;
+    cla_run_data data;
+    clattn_context *context;
+    clattn_device_info device;
+    cla_job_report report;
+    cla_verification verification;
+    cla_labels queries, keys;
+    cla_outputs outputs;
+    int o, lse, weights, heatmap, dump; /* places in outputs */
+} run;
+
+/* ---- before the work ---- */
+
+static int declare_outputs(run *r) {
+    const cla_run_options *o = &r->options;
+    const char *const inputs[] = {o->q, o->k, o->v, o->keep, o->drop, o->bias, o->lengths};
+    int exit_status;
+    if ((exit_status = cla_outputs_add(&r->outputs, "-o", o->output, "o", &r->o)) != CLA_EXIT_OK ||
+        (exit_status = cla_outputs_add(&r->outputs, "--lse", o->lse, "lse", &r->lse)) != CLA_EXIT_OK ||
+        (exit_status = cla_outputs_add(&r->outputs, "--weights", o->weights, "weights", &r->weights)) != CLA_EXIT_OK ||
+        (exit_status = cla_outputs_add_file(&r->outputs, "--heatmap", o->heatmap, &r->heatmap)) != CLA_EXIT_OK ||
+        (exit_status = cla_outputs_add_file(&r->outputs, "--dump", o->dump, &r->dump)) != CLA_EXIT_OK)
+        return exit_status;
+    return cla_outputs_check(&r->outputs, inputs, sizeof inputs / sizeof inputs[0]);
+}
+
+static int load_labels(run *r) {
+    if (!r->options.labels)
+        return CLA_EXIT_OK;
+    return cla_labels_load(r->options.labels, r->data.q.view.shape[2], r->data.k.view.shape[2], &r->queries, &r->keys);
+}
+
+/* ---- the work ---- */
+
+/* o, lse and weights. An algorithm that is asked for by name and gives no weights leaves them to another. */
+static int compute(run *r) {
+    clattn_attention_args *a = &r->data.args;
+    const clattn_tensor weights = a->weights;
+    const bool apart = weights.rank > 0 && a->algorithm && !cla_gives_weights(r->context, a, a->algorithm);
+    if (apart)
+        a->weights = (clattn_tensor){0};
+    clattn_status status = cla_job_run(r->context, a, r->options.explain, &r->report);
+    if (status == CLATTN_OK && apart) {
+        clattn_attention_args other = *a;
+        clattn_array o = {0};
+        other.algorithm = NULL;
+        other.lse = (clattn_tensor){0};
+        other.weights = weights;
+        status = clattn_array_create(a->o.dtype, 4, a->o.shape, &o);
+        other.o = clattn_array_tensor(&o);
+        if (status == CLATTN_OK)
+            status = cla_job_run(r->context, &other, r->options.explain, NULL);
+        clattn_array_free(&o);
+    }
+    a->weights = weights;
+    return status == CLATTN_OK ? CLA_EXIT_OK : cla_fail_status(status, NULL);
+}
+
+static int draw(run *r) {
+    if (r->heatmap < 0)
+        return CLA_EXIT_OK;
+    const clattn_attention_args *a = &r->data.args;
+    clattn_array weights = {0};
+    clattn_tensor view = a->weights;
+    int exit_status = CLA_EXIT_OK;
+    if (view.rank == 0) {
+        exit_status = cla_run_data_weights(r->context, a, r->options.batch, &weights);
+        view = clattn_array_tensor(&weights);
+    } else {
+        view = clattn_tensor_slice(view, 0, r->options.batch, 1);
+    }
+    if (exit_status == CLA_EXIT_OK) {
+        char subtitle[400];
+        snprintf(subtitle, sizeof subtitle, "batch %lld, %lld head%s, %lld queries \xc3\x97 %lld keys, %s",
+                 (long long)r->options.batch, (long long)view.shape[1], view.shape[1] == 1 ? "" : "s",
+                 (long long)view.shape[2], (long long)view.shape[3], clattn_dtype_name(view.dtype));
+        cla_heatmap map = {.weights = view,
+                           .title = "Attention weights",
+                           .subtitle = subtitle,
+                           .queries = r->queries.items ? &r->queries : NULL,
+                           .keys = r->keys.items ? &r->keys : NULL};
+        map.weights.rank = 3; /* [1, H, N, M] without its batch */
+        for (int i = 0; i < 3; i++) {
+            map.weights.shape[i] = view.shape[i + 1];
+            map.weights.stride[i] = view.stride[i + 1];
+        }
+        exit_status = cla_heatmap_write(r->outputs.files[r->heatmap].staged, &map);
+        r->outputs.files[r->heatmap].complete = exit_status == CLA_EXIT_OK;
+    }
+    clattn_array_free(&weights);
+    return exit_status;
+}
+
+/* ---- the case ---- */
+
+/* A result and its tolerance: that of the verification, or without one a usual one. When the run was wrong the exact
+ * result, rounded to its type in *rounded. */
+static clattn_status case_result(const run *r, int index, const clattn_tensor *view, clattn_array *rounded,
+                                 cla_case_result *result) {
+    const cla_verdict *d = &r->verification.verdicts[index];
+    const bool is_f64 = r->data.args.q.dtype == CLATTN_F64;
+    *result = (cla_case_result){.view = *view, .rtol = is_f64 ? 1e-12 : 1e-5, .atol = is_f64 ? 1e-13 : 4e-6};
+    if (view->rank == 0 || !d->name)
+        return CLATTN_OK;
+    result->rtol = 0;
+    result->atol = d->bound;
+    if (d->ok)
+        return CLATTN_OK;
+    const clattn_status status = clattn_array_convert(&d->exact, view->dtype, rounded);
+    result->got = *view;
+    result->view = clattn_array_tensor(rounded);
+    return status;
+}
+
+static int dump(run *r) {
+    if (r->dump < 0)
+        return CLA_EXIT_OK;
+    const clattn_attention_args *a = &r->data.args;
+    const bool verified = r->verification.verdicts[0].name != NULL;
+    const char *note = !verified            ? "results of this run; tolerances are usual ones, --verify measures them"
+                       : r->verification.ok ? "results of this run, verified"
+                                            : "this run was wrong: Y, LSE and P are the exact results, *_got its own";
+    cla_case c = {.args = a, .device = &r->device, .algorithm = r->report.algorithm, .note = note};
+    clattn_array rounded[CLA_VERDICTS] = {{0}};
+    clattn_status status = case_result(r, 0, &a->o, &rounded[0], &c.o);
+    if (status == CLATTN_OK)
+        status = case_result(r, 1, &a->lse, &rounded[1], &c.lse);
+    if (status == CLATTN_OK)
+        status = case_result(r, 2, &a->weights, &rounded[2], &c.weights);
+    int exit_status = CLA_EXIT_OK;
+    if (status != CLATTN_OK)
+        exit_status = cla_fail_status(status, "--dump");
+    else
+        exit_status = cla_case_write(r->outputs.files[r->dump].staged, &c);
+    r->outputs.files[r->dump].complete = exit_status == CLA_EXIT_OK;
+    for (int i = 0; i < CLA_VERDICTS; i++)
+        clattn_array_free(&rounded[i]);
+    return exit_status;
+}
+
+/* ---- after the work ---- */
+
+static void print_tensor(const char *name, const clattn_array *array, const char *spec) {
+    char text[200];
+    if (spec)
+        printf("%-8s %s %s in %s\n", name, clattn_dtype_name(array->dtype),
+               cla_dims_text(array->rank, array->shape, text, sizeof text), spec);
+}
+
+static void print_summary(const run *r) {
+    const cla_run_options *o = &r->options;
+    print_tensor("o", &r->data.o, o->output);
+    print_tensor("lse", &r->data.lse, o->lse);
+    print_tensor("weights", &r->data.weights, o->weights);
+    if (o->heatmap)
+        printf("%-8s batch %lld in %s\n", "heat map", (long long)o->batch, o->heatmap);
+    if (o->dump)
+        printf("%-8s in %s; `clattn check %s` replays it\n", "case", o->dump, o->dump);
+    printf("%-8s %s on %s (%s), %.3g ms\n", "by", r->report.algorithm, r->device.spec, r->device.name,
+           1e3 * r->report.seconds);
+}
+
+/* A result that verification found wrong is not written; the case that shows it is. */
+static int finish(run *r) {
+    const bool wrong = r->options.verify && !r->verification.ok;
+    int exit_status = dump(r);
+    if (exit_status == CLA_EXIT_OK && !wrong) {
+        if ((exit_status = draw(r)) != CLA_EXIT_OK)
+            return exit_status;
+        cla_outputs_set(&r->outputs, r->o, &r->data.o);
+        cla_outputs_set(&r->outputs, r->lse, &r->data.lse);
+        cla_outputs_set(&r->outputs, r->weights, &r->data.weights);
+        exit_status = cla_outputs_stage(&r->outputs);
+    }
+    if (exit_status == CLA_EXIT_OK)
+        exit_status = cla_outputs_commit(&r->outputs);
+    if (wrong)
+        return exit_status == CLA_EXIT_OK ? cla_verify_report(&r->verification) : exit_status;
+    if (exit_status != CLA_EXIT_OK)
+        return exit_status;
+    print_summary(r);
+    return r->options.verify ? cla_verify_report(&r->verification) : CLA_EXIT_OK;
+}
+
+static int work(run *r) {
+    int exit_status;
+    if ((exit_status = declare_outputs(r)) != CLA_EXIT_OK ||
+        (exit_status = cla_run_data_load(&r->options, &r->data)) != CLA_EXIT_OK ||
+        (exit_status = load_labels(r)) != CLA_EXIT_OK ||
+        (exit_status = cla_open(r->options.device, &r->context)) != CLA_EXIT_OK)
+        return exit_status;
+    clattn_context_info(r->context, &r->device);
+    if ((exit_status = compute(r)) != CLA_EXIT_OK)
+        return exit_status;
+    if (r->options.verify && (exit_status = cla_verify(&r->data.args, &r->verification)) != CLA_EXIT_OK)
+        return exit_status;
+    return finish(r);
+}
+
+int cla_cmd_run(int argc, char **argv) {
+    run *r = calloc(1, sizeof *r);
+    if (!r)
+        return cla_fail(CLA_EXIT_FAILED, "run: out of memory");
+    int exit_status = cla_run_options_parse(argc, argv, &r->options);
+    if (exit_status == CLA_EXIT_OK)
+        exit_status = work(r);
+    cla_outputs_free(&r->outputs);
+    cla_verify_free(&r->verification);
+    cla_labels_free(&r->queries);
+    cla_labels_free(&r->keys);
+    cla_run_data_free(&r->data);
+    clattn_context_destroy(r->context);
+    free(r);
+    return exit_status;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The files that a run names, as one attention call on host arrays. */
+#ifndef CLA_RUN_DATA_H
+#define CLA_RUN_DATA_H
+
+#include "run_options.h"
+
+typedef struct cla_run_data {
+    cla_input q, k, v, keep, drop, bias;
+    int64_t *key_lengths, *offsets; /* [B] or NULL */
+    clattn_array o, lse, weights;   /* in the layout and rank of q's file */
+    clattn_attention_args args;     /* rank 4 views of all of these */
+} cla_run_data;
+
+/* Loads, checks what needs the command line's words to explain, and makes o and (where asked for) lse and weights.
+ * Prints one line and returns the exit status when something is wrong. *data can always be freed. */
+int cla_run_data_load(const cla_run_options *options, cla_run_data *data);
+void cla_run_data_free(cla_run_data *data);
+
+/* The weights of one batch, [1, H, N, M], by any algorithm that can give them, on the context or else on `cpu`.
+ * Prints and returns as above. */
+int cla_run_data_weights(clattn_context *context, const clattn_attention_args *args, int64_t batch,
+                         clattn_array *weights);
+/* Whether an algorithm (NULL: any) gives weights for this call. */
+bool cla_gives_weights(clattn_context *context, const clattn_attention_args *args, const char *algorithm);
+
+#endif
