@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tables on stdout, crossovers, and the JSON file. */
+#include "bench_report.h"
+#include "args.h"
+#include <cJSON.h>
+#include <clattn/version.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+void cla_bench_print_devices(const cla_bench *bench) {
+    printf("clattn %s\n", clattn_version());
+    for (size_t i = 0; i < bench->device_count; i++) {
+        const clattn_device_info *d = &bench->devices[i].info;
+        printf("%-11s %s%s%s%s%s\n", d->spec, d->name, d->platform[0] ? ", " : "", d->platform,
+               d->driver[0] ? ", driver " : "", d->driver);
+    }
+}
+
+/* ---- one problem ---- */
+
+static void print_ratio(double base, double mine) {
+    if (base > 0 && mine > 0)
+        printf("  %7.2fx", base / mine);
+    else
+        printf("  %8s", "-");
+}
+
+static void print_measured(const cla_bench_entry *e, const cla_bench_entry *base) {
+    printf("  %-11s  %-13s  %10.3f  %10.3f  %10.3f  %8.1f", e->device->info.spec, clattn_algorithm_name(e->algorithm),
+           e->median_ms, e->min_ms, e->max_ms, e->gflops);
+    if (base)
+        print_ratio(base->median_ms, e->median_ms);
+    if (e->transfers_ms >= 0)
+        printf("  %10.3f", e->transfers_ms);
+    else
+        printf("  %10s", "-");
+    if (base)
+        print_ratio(base->transfers_ms, e->transfers_ms);
+    printf("  %8.1f  %9.1f  %4d\n", (double)e->peak_bytes / 0x1p20, e->cold_ms, e->repeats);
+}
+
+static void print_head(const cla_bench_entry *base) {
+    char ratio[32] = "";
+    if (base)
+        snprintf(ratio, sizeof ratio, "  %8.8s", clattn_algorithm_name(base->algorithm));
+    printf("  %-11s  %-13s  %10s  %10s  %10s  %8s%s  %10s%s  %8s  %9s  %4s\n", "device", "algorithm", "median ms",
+           "min", "max", "GFLOP/s", base ? "        x" : "", "transfers", base ? "        x" : "", "peak MiB",
+           "cold ms", "runs");
+    if (base)
+        printf("  %-11s  %-13s  %10s  %10s  %10s  %8s%9s  %10s%9s\n", "", "", "", "", "", "", ratio + 1, "incl. ms",
+               ratio + 1);
+}
+
+static void print_note(const cla_bench_entry *e) {
+    static const char *const words[] = {"", "", "cannot: ", "not run: ", "failed: "};
+    printf("  %s %s %s%s\n", e->device->info.spec, clattn_algorithm_name(e->algorithm), words[e->state], e->note);
+}
+
+void cla_bench_print_problem(const cla_bench *bench, size_t problem) {
+    const cla_bench_entry *base = cla_bench_baseline(bench, problem);
+    const size_t count = bench->device_count * bench->algorithm_count;
+    const cla_bench_entry *entries = cla_bench_entry_at(bench, problem, 0, 0);
+    size_t measured = 0;
+    printf("\n%s\n", bench->problems[problem].text);
+    for (size_t i = 0; i < count; i++)
+        measured += entries[i].state == CLA_BENCH_MEASURED;
+    if (measured > 0)
+        print_head(base);
+    for (size_t i = 0; i < count; i++)
+        if (entries[i].state == CLA_BENCH_MEASURED)
+            print_measured(&entries[i], base);
+    for (size_t i = 0; i < count; i++) {
+        const bool expected = entries[i].state == CLA_BENCH_REFUSED && measured > 0 &&
+                              (bench->device_count > 1 || !bench->algorithms_given); /* blas on OpenCL, and so on */
+        if (entries[i].note[0] && !expected)
+            print_note(&entries[i]);
+    }
+    fflush(stdout);
+}
+
+/* ---- crossovers ---- */
+
+/* The quickest algorithm of a problem on a device, or on all `cpu` devices (NULL). */
+static const cla_bench_entry *quickest(const cla_bench *bench, size_t problem, const cla_bench_device *device,
+                                       bool transfers) {
+    const cla_bench_entry *entries = cla_bench_entry_at(bench, problem, 0, 0), *best = NULL;
+    for (size_t i = 0; i < bench->device_count * bench->algorithm_count; i++) {
+        const cla_bench_entry *e = &entries[i];
+        if (e->state != CLA_BENCH_MEASURED || (device ? e->device != device : e->device->info.is_opencl) ||
+            (transfers && e->transfers_ms < 0))
+            continue;
+        if (!best || (transfers ? e->transfers_ms < best->transfers_ms : e->median_ms < best->median_ms))
+            best = e;
+    }
+    return best;
+}
+
+typedef struct crossover {
+    const cla_bench_entry *device, *cpu; /* at the size from which on the device is ahead; NULL: it never is */
+    const cla_bench_entry *last_device, *last_cpu;
+    size_t sizes;
+    bool from_the_start;
+} crossover;
+
+static double time_of(const cla_bench_entry *e, bool transfers) { return transfers ? e->transfers_ms : e->median_ms; }
+
+/* Problems of a family stand in the order of their sizes. */
+static crossover find_crossover(const cla_bench *bench, const char *family, const cla_bench_device *device,
+                                bool transfers) {
+    crossover x = {0};
+    for (size_t p = 0; p < bench->problem_count; p++) {
+        if (strcmp(bench->problems[p].family, family) != 0)
+            continue;
+        const cla_bench_entry *mine = quickest(bench, p, device, transfers), *cpu = quickest(bench, p, NULL, transfers);
+        if (!mine || !cpu)
+            continue;
+        const bool ahead = time_of(mine, transfers) < time_of(cpu, transfers);
+        if (ahead && !x.device) {
+            x.device = mine;
+            x.cpu = cpu;
+            x.from_the_start = x.sizes == 0;
+        } else if (!ahead) {
+            x.device = NULL;
+        }
+        x.last_device = mine;
+        x.last_cpu = cpu;
+        x.sizes++;
+    }
+    return x;
+}
+
+static void print_crossover(const cla_bench *bench, const char *family, const cla_bench_device *device,
+                            bool transfers) {
+    const crossover x = find_crossover(bench, family, device, transfers);
+    const char *with = transfers ? ", transfers included" : "";
+    if (x.sizes < 2)
+        return;
+    const cla_bench_entry *mine = x.device ? x.device : x.last_device, *cpu = x.device ? x.cpu : x.last_cpu;
+    printf("%s: %s ", family, device->info.spec);
+    if (!x.device)
+        printf("does not overtake cpu up to %c = %" PRId64, bench->swept, mine->problem->size);
+    else if (x.from_the_start)
+        printf("is ahead of cpu from the smallest %c on, %" PRId64, bench->swept, mine->problem->size);
+    else
+        printf("overtakes cpu at %c = %" PRId64, bench->swept, mine->problem->size);
+    printf("%s (%s %.3g ms, %s %.3g ms)\n", with, clattn_algorithm_name(mine->algorithm), time_of(mine, transfers),
+           clattn_algorithm_name(cpu->algorithm), time_of(cpu, transfers));
+}
+
+static bool is_first_of_family(const cla_bench *bench, size_t problem) {
+    for (size_t i = 0; i < problem; i++)
+        if (strcmp(bench->problems[i].family, bench->problems[problem].family) == 0)
+            return false;
+    return true;
+}
+
+void cla_bench_print_crossovers(const cla_bench *bench) {
+    printf("\n");
+    for (size_t p = 0; p < bench->problem_count; p++)
+        for (size_t d = 0; d < bench->device_count && is_first_of_family(bench, p); d++)
+            if (bench->devices[d].info.is_opencl) {
+                print_crossover(bench, bench->problems[p].family, &bench->devices[d], false);
+                print_crossover(bench, bench->problems[p].family, &bench->devices[d], true);
+            }
+}
+
+/* ---- JSON ---- */
+
+static bool add_entry(cJSON *list, const cla_bench_entry *e) {
+    cJSON *o = cJSON_CreateObject();
+    bool ok = cJSON_AddStringToObject(o, "problem", e->problem->text) &&
+              cJSON_AddStringToObject(o, "device", e->device->info.spec) &&
+              cJSON_AddStringToObject(o, "device_name", e->device->info.name) &&
+              cJSON_AddStringToObject(o, "driver", e->device->info.driver) &&
+              cJSON_AddStringToObject(o, "algorithm", clattn_algorithm_name(e->algorithm)) &&
+              cJSON_AddNumberToObject(o, "median_ms", e->median_ms) &&
+              cJSON_AddNumberToObject(o, "min_ms", e->min_ms) && cJSON_AddNumberToObject(o, "max_ms", e->max_ms);
+    ok = ok && (e->transfers_ms >= 0 ? cJSON_AddNumberToObject(o, "transfers_ms", e->transfers_ms)
+                                     : cJSON_AddNullToObject(o, "transfers_ms"));
+    ok = ok && cJSON_AddNumberToObject(o, "gflops", e->gflops) &&
+         cJSON_AddNumberToObject(o, "peak_bytes", (double)e->peak_bytes) &&
+         cJSON_AddNumberToObject(o, "cold_ms", e->cold_ms) && cJSON_AddNumberToObject(o, "repeats", e->repeats) &&
+         cJSON_AddStringToObject(o, "version", clattn_version());
+    if (ok && cJSON_AddItemToArray(list, o))
+        return true;
+    cJSON_Delete(o);
+    return false;
+}
+
+int cla_bench_write_json(const cla_bench *bench, const char *path, FILE *file) {
+    cJSON *list = cJSON_CreateArray();
+    bool ok = list != NULL;
+    for (size_t i = 0; ok && i < bench->problem_count * bench->device_count * bench->algorithm_count; i++)
+        if (bench->entries[i].state == CLA_BENCH_MEASURED)
+            ok = add_entry(list, &bench->entries[i]);
+    char *text = ok ? cJSON_Print(list) : NULL;
+    cJSON_Delete(list);
+    if (!text) {
+        cla_part_discard(path, file);
+        return cla_fail(CLA_EXIT_FAILED, "bench: %s: out of memory", path);
+    }
+    fputs(text, file);
+    fputc('\n', file);
+    free(text);
+    return cla_part_commit(path, file);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `clattn bench` gives: tables, the size at which a device overtakes the CPU, JSON, a plot. */
+#ifndef CLA_BENCH_REPORT_H
+#define CLA_BENCH_REPORT_H
+
+#include "bench_run.h"
+#include <stdio.h>
+
+void cla_bench_print_devices(const cla_bench *bench);
+void cla_bench_print_problem(const cla_bench *bench, size_t problem);
+/* One line for each family of problems of two sizes and more and each OpenCL device, when there is a `cpu` device. */
+void cla_bench_print_crossovers(const cla_bench *bench);
+
+/* These print one line and return the exit status when something is wrong. */
+int cla_bench_write_json(const cla_bench *bench, const char *path, FILE *file);
+/* Whether gnuplot is there. */
+int cla_bench_plot_check(void);
+/* Writes an SVG under a temporary name, then renames it. */
+int cla_bench_plot(const cla_bench *bench, const char *path);
+
+/* ---- files that appear whole or not at all: PATH.part, renamed to PATH ---- */
+
+/* Opens PATH.part. NULL: one line was printed. */
+FILE *cla_part_open(const char *path);
+/* Closes file (may be NULL) and renames; on failure removes the part. */
+int cla_part_commit(const char *path, FILE *file);
+void cla_part_discard(const char *path, FILE *file);
+/* PATH.part; to be freed. */
+char *cla_part_name(const char *path);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Times problems on devices by algorithms. One problem at a time; its algorithms take turns, so that noise hits all
+ * alike. Prints nothing but progress. */
+#ifndef CLA_BENCH_RUN_H
+#define CLA_BENCH_RUN_H
+
+#include "problem_text.h"
+
+#define CLA_BENCH_REPEATS_MAX 1000
+#define CLA_BENCH_DEVICES_MAX 16
+
+typedef struct cla_bench_problem {
+    cla_problem_text problem;
+    char text[CLA_PROBLEM_TEXT_MAX];
+    char family[CLA_PROBLEM_TEXT_MAX]; /* the text without the size that is swept */
+    int64_t size;                      /* that size */
+} cla_bench_problem;
+
+typedef struct cla_bench_device {
+    clattn_context *context;
+    clattn_device_info info;
+} cla_bench_device;
+
+typedef enum cla_bench_state {
+    CLA_BENCH_ABSENT = 0, /* not asked for, and too slow to be run unasked */
+    CLA_BENCH_MEASURED,
+    CLA_BENCH_REFUSED, /* the algorithm does not apply */
+    CLA_BENCH_CUT,     /* would take longer than the limit */
+    CLA_BENCH_FAILED
+} cla_bench_state;
+
+typedef struct cla_bench_entry {
+    const cla_bench_problem *problem;
+    const cla_bench_device *device;
+    size_t algorithm;
+    cla_bench_state state;
+    char note[256]; /* why it was not measured, or what was cut */
+    double cold_ms; /* plan and first run, kernel builds included */
+    double median_ms, min_ms, max_ms;
+    double transfers_ms; /* median of one call on host arrays; negative: not measured */
+    double operations, gflops;
+    uint64_t peak_bytes; /* tensors and scratch */
+    int repeats;
+} cla_bench_entry;
+
+typedef struct cla_bench {
+    cla_bench_problem *problems;
+    size_t problem_count;
+    char swept; /* the letter of the size that changes: n */
+    cla_bench_device devices[CLA_BENCH_DEVICES_MAX];
+    size_t device_count;
+    size_t *algorithms; /* indices */
+    size_t algorithm_count;
+    bool algorithms_given;
+    int repeats;              /* 0: seven, more for what is quick */
+    double limit_seconds;     /* for one entry */
+    cla_bench_entry *entries; /* [problem][device][algorithm] */
+} cla_bench;
+
+cla_bench_entry *cla_bench_entry_at(const cla_bench *bench, size_t problem, size_t device, size_t algorithm);
+/* Fills the entries of one problem. false: out of host memory; clattn_last_error says so. */
+bool cla_bench_run(cla_bench *bench, size_t problem);
+/* The CPU algorithm that others are compared with: the first that was measured on a `cpu` context, or NULL. */
+const cla_bench_entry *cla_bench_baseline(const cla_bench *bench, size_t problem);
+
+#endif

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `clattn bench`: devices and algorithms against each other, as a size grows. */
+#include "args.h"
+#include "bench_report.h"
+#include "bench_sweep.h"
+#include "commands.h"
+#include "progress.h"
+#include <stdlib.h>
+#include <string.h>
+
+const char *const cla_help_bench =
+    "Usage: clattn bench 'PROBLEM'... [--sweep n=512:8192] [--devices LIST] [--algorithms LIST] [--repeat N]\n"
+    "                    [--limit SECONDS] [--json F.json] [--plot F.svg]\n"
+    "\n"
+    "Times attention on OpenCL devices and on CPU paths. A problem is one text, in quotes, words in any order:\n"
+    "\n"
+    "  b2             batch (1)                      h8, h8/2   query heads, and key heads (1)\n"
+    "  n1024, q5 k9   queries and keys               d64, v80   query-key dim and value dim (v as d)\n"
+    "  f32, f64       type (f32)                     causal, causal=top-left, causal=bottom-right\n"
+    "  window=L,R     keys seen left and right; inf: no limit; without causal and with q unlike k, align=top-left\n"
+    "                 or align=bottom-right too\n"
+    "  keep bias lengths   a random boolean mask, a random additive mask, random key lengths\n"
+    "  scale=X        (1 / sqrt(d))\n"
+    "\n"
+    "  --sweep L=A:B[:F]  each problem at L = A, A*F, ... up to B, with L one of n q k b h d v; F is 2 if not given\n"
+    "  --devices LIST     with commas: opencl, opencl:gpu, opencl:0:0, cpu; the best OpenCL device and cpu if not "
+    "given\n"
+    "  --algorithms LIST  with commas, or `all`; if not given all but `reference`, which then runs only when small\n"
+    "  --repeat N         timed runs of each; 7 if not given, and more of what is quick\n"
+    "  --limit SECONDS    for the repeats of one algorithm on one problem; what would take longer is cut short and "
+    "said\n"
+    "                     (10)\n"
+    "  --json FILE        a list of {problem, device, algorithm, median_ms, min_ms, max_ms, transfers_ms, gflops,\n"
+    "                     peak_bytes, cold_ms, ...}\n"
+    "  --plot FILE.svg    milliseconds over the swept size; needs gnuplot\n"
+    "\n"
+    "median, min, max: executions of a plan on tensors that lie on the device. transfers: one call on host arrays.\n"
+    "cold: plan and first run of this process, with the kernel builds that the driver has not kept.\n"
+    "peak: tensors and scratch. x blas: how many times as fast as that. Algorithms take turns, so that noise hits all\n"
+    "alike; results are compared, and one that is off is a failure (exit status 1).\n"
+    "\n"
+    "  clattn bench 'b1 h8 d64 causal' --sweep n=512:8192 --plot scaling.svg\n";
+
+static const cla_arg_spec specs[] = {{"sweep", 0, CLA_ARG_VALUE},      {"devices", 0, CLA_ARG_VALUE},
+                                     {"algorithms", 0, CLA_ARG_VALUE}, {"repeat", 0, CLA_ARG_VALUE},
+                                     {"limit", 0, CLA_ARG_VALUE},      {"json", 0, CLA_ARG_VALUE},
+                                     {"plot", 0, CLA_ARG_VALUE},       {NULL, 0, CLA_ARG_FLAG}};
+
+/* ---- devices ---- */
+
+static int open_device(cla_bench *bench, const char *spec) {
+    if (bench->device_count == CLA_BENCH_DEVICES_MAX)
+        return cla_fail(CLA_EXIT_USAGE, "bench: more than %d devices", CLA_BENCH_DEVICES_MAX);
+    cla_bench_device *d = &bench->devices[bench->device_count];
+    cla_note_begin(-1, "opening the device", spec);
+    const clattn_status status = clattn_context_create(spec, NULL, &d->context);
+    cla_note_end();
+    if (status != CLATTN_OK) {
+        cla_fail_status(status, "bench");
+        return status == CLATTN_E_NO_DEVICE || status == CLATTN_E_ARGUMENT ? CLA_EXIT_USAGE : CLA_EXIT_FAILED;
+    }
+    bench->device_count++;
+    clattn_context_info(d->context, &d->info);
+    for (size_t i = 0; i + 1 < bench->device_count; i++)
+        if (strcmp(bench->devices[i].info.spec, d->info.spec) == 0)
+            return cla_fail(CLA_EXIT_USAGE, "bench: --devices: %s and an earlier entry are the same device, %s", spec,
+                            d->info.spec);
+    return CLA_EXIT_OK;
+}
+
+/* Calls take for every part of "a,b,c". */
+static int each_part(cla_bench *bench, const char *list, const char *option,
+                     int (*take)(cla_bench *bench, const char *part)) {
+    char part[256];
+    int exit_status = CLA_EXIT_OK;
+    for (const char *at = list; exit_status == CLA_EXIT_OK; at++) {
+        const size_t length = strcspn(at, ",");
+        if (length == 0 || length >= sizeof part)
+            return cla_fail(CLA_EXIT_USAGE, "bench: --%s '%s': an entry is %s", option, list,
+                            length == 0 ? "empty" : "too long");
+        memcpy(part, at, length);
+        part[length] = '\0';
+        exit_status = take(bench, part);
+        at += length;
+        if (*at == '\0')
+            break;
+    }
+    return exit_status;
+}
+
+static int open_devices(cla_bench *bench, const char *list) {
+    if (list)
+        return each_part(bench, list, "devices", open_device);
+    const int exit_status = open_device(bench, NULL);
+    return exit_status == CLA_EXIT_OK && bench->devices[0].info.is_opencl ? open_device(bench, "cpu") : exit_status;
+}
+
+/* ---- algorithms ---- */
+
+static int add_algorithm(cla_bench *bench, const char *name) {
+    const char *names[64] = {NULL};
+    for (size_t i = 0; i < clattn_algorithm_count() && i < 62; i++)
+        names[i] = clattn_algorithm_name(i);
+    const int index = cla_index_of(name, names);
+    const char *near_name = index < 0 ? cla_nearest(name, names) : NULL;
+    if (index < 0)
+        return cla_fail(CLA_EXIT_USAGE, "bench: there is no algorithm '%s'%s%s%s; `clattn devices` lists them", name,
+                        near_name ? "; did you mean " : "", near_name ? near_name : "", near_name ? "?" : "");
+    for (size_t i = 0; i < bench->algorithm_count; i++)
+        if (bench->algorithms[i] == (size_t)index)
+            return cla_fail(CLA_EXIT_USAGE, "bench: --algorithms: %s is there twice", name);
+    bench->algorithms[bench->algorithm_count++] = (size_t)index;
+    return CLA_EXIT_OK;
+}
+
+static int choose_algorithms(cla_bench *bench, const char *list) {
+    bench->algorithms = calloc(clattn_algorithm_count() + 1, sizeof *bench->algorithms);
+    if (!bench->algorithms)
+        return cla_fail(CLA_EXIT_FAILED, "bench: out of memory");
+    bench->algorithms_given = list != NULL;
+    if (list && strcmp(list, "all") != 0)
+        return each_part(bench, list, "algorithms", add_algorithm);
+    for (size_t i = 0; i < clattn_algorithm_count(); i++)
+        bench->algorithms[bench->algorithm_count++] = i;
+    return CLA_EXIT_OK;
+}
+
+/* ---- all of it ---- */
+
+static int read_numbers(cla_bench *bench, const cla_args *args) {
+    const char *repeat = cla_args_value(args, "repeat"), *limit = cla_args_value(args, "limit");
+    int64_t repeats = 0;
+    bench->limit_seconds = 10;
+    if (repeat && (!cla_parse_i64(repeat, &repeats) || repeats < 1 || repeats > CLA_BENCH_REPEATS_MAX))
+        return cla_fail(CLA_EXIT_USAGE, "bench: --repeat %s: a number from 1 to %d is needed", repeat,
+                        CLA_BENCH_REPEATS_MAX);
+    if (limit && (!cla_parse_f64(limit, &bench->limit_seconds) || !(bench->limit_seconds > 0)))
+        return cla_fail(CLA_EXIT_USAGE, "bench: --limit %s: a number of seconds above 0 is needed", limit);
+    bench->repeats = (int)repeats;
+    return CLA_EXIT_OK;
+}
+
+static int make_entries(cla_bench *bench) {
+    bench->entries =
+        calloc(bench->problem_count * bench->device_count * bench->algorithm_count, sizeof *bench->entries);
+    if (!bench->entries)
+        return cla_fail(CLA_EXIT_FAILED, "bench: out of memory");
+    for (size_t p = 0; p < bench->problem_count; p++)
+        for (size_t d = 0; d < bench->device_count; d++)
+            for (size_t a = 0; a < bench->algorithm_count; a++) {
+                cla_bench_entry *e = cla_bench_entry_at(bench, p, d, a);
+                e->problem = &bench->problems[p];
+                e->device = &bench->devices[d];
+                e->algorithm = bench->algorithms[a];
+            }
+    return CLA_EXIT_OK;
+}
+
+/* Exit status 1 when something failed, or nothing could be measured. */
+static int measure(cla_bench *bench) {
+    size_t measured = 0, failed = 0;
+    cla_bench_print_devices(bench);
+    for (size_t p = 0; p < bench->problem_count; p++) {
+        if (!cla_bench_run(bench, p))
+            return cla_fail(CLA_EXIT_FAILED, "bench: %s: %s", bench->problems[p].text,
+                            clattn_last_error()[0] ? clattn_last_error() : "out of memory");
+        cla_bench_print_problem(bench, p);
+    }
+    for (size_t i = 0; i < bench->problem_count * bench->device_count * bench->algorithm_count; i++) {
+        measured += bench->entries[i].state == CLA_BENCH_MEASURED;
+        failed += bench->entries[i].state == CLA_BENCH_FAILED;
+    }
+    cla_bench_print_crossovers(bench);
+    if (measured == 0)
+        return cla_fail(CLA_EXIT_FAILED, "bench: nothing was measured");
+    return failed > 0 ? CLA_EXIT_FAILED : CLA_EXIT_OK;
+}
+
+static int check_outputs(const char *json, const char *plot) {
+    const size_t length = plot ? strlen(plot) : 0;
+    if (json && plot && strcmp(json, plot) == 0)
+        return cla_fail(CLA_EXIT_USAGE, "bench: --json and --plot name the same file, %s", json);
+    if (plot && (length < 5 || strcmp(plot + length - 4, ".svg") != 0))
+        return cla_fail(CLA_EXIT_USAGE, "bench: --plot %s: the plot is SVG, so name it something.svg", plot);
+    return plot ? cla_bench_plot_check() : CLA_EXIT_OK;
+}
+
+/* Opens the outputs first, so that a long measurement is not lost to a wrong path. */
+static int run(cla_bench *bench, const char *json, const char *plot) {
+    FILE *json_file = NULL, *plot_file = NULL;
+    if ((json && !(json_file = cla_part_open(json))) || (plot && !(plot_file = cla_part_open(plot)))) {
+        if (json_file)
+            cla_part_discard(json, json_file);
+        return CLA_EXIT_FAILED;
+    }
+    if (plot_file)
+        fclose(plot_file); /* gnuplot opens it again */
+    int exit_status = measure(bench);
+    const int json_status = json ? cla_bench_write_json(bench, json, json_file) : CLA_EXIT_OK;
+    const int plot_status = plot ? cla_bench_plot(bench, plot) : CLA_EXIT_OK;
+    exit_status = exit_status == CLA_EXIT_OK ? json_status : exit_status;
+    return exit_status == CLA_EXIT_OK ? plot_status : exit_status;
+}
+
+static void destroy(cla_bench *bench) {
+    for (size_t i = 0; i < bench->device_count; i++)
+        clattn_context_destroy(bench->devices[i].context);
+    free(bench->problems);
+    free(bench->algorithms);
+    free(bench->entries);
+}
+
+int cla_cmd_bench(int argc, char **argv) {
+    cla_args args;
+    cla_bench bench = {0};
+    int exit_status = cla_args_parse("bench", argc, argv, specs, 1, -1, "'PROBLEM'...", &args);
+    if (exit_status != CLA_EXIT_OK)
+        return exit_status;
+    const char *json = cla_args_value(&args, "json"), *plot = cla_args_value(&args, "plot");
+    exit_status = cla_bench_sweep(&bench, args.words, args.word_count, cla_args_value(&args, "sweep"));
+    if (exit_status == CLA_EXIT_OK)
+        exit_status = read_numbers(&bench, &args);
+    if (exit_status == CLA_EXIT_OK)
+        exit_status = choose_algorithms(&bench, cla_args_value(&args, "algorithms"));
+    if (exit_status == CLA_EXIT_OK)
+        exit_status = check_outputs(json, plot);
+    if (exit_status == CLA_EXIT_OK)
+        exit_status = open_devices(&bench, cla_args_value(&args, "devices"));
+    if (exit_status == CLA_EXIT_OK)
+        exit_status = make_entries(&bench);
+    if (exit_status == CLA_EXIT_OK)
+        exit_status = run(&bench, json, plot);
+    destroy(&bench);
+    return exit_status;
+}
