@@ -1,24 +1,151 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* `fused_lanes`: fused attention for CPU-class devices. Chooses register blocks by the device's vectors and tiles by
+ * the head dims; attention_lanes.cl does the rest. */
+#include "args.h"
 #include "attention/plan.h"
 #include <stdio.h>
+
+/* Register blocks, by lanes of a vector: with 16 lanes there are 32 registers, else 16. */
+typedef struct {
+    int lanes, panel_vectors, score_keys, value_rows, value_vectors;
+} blocks;
+static const blocks block_table[] = {
+    {16, 3, 8, 6, 4},
+    {8, 3, 4, 6, 2},
+    {4, 3, 4, 6, 2},
+};
+
+/* Sizes of private arrays by the larger head dim. Builds: 4 classes and DEEP, x 4 classes of masks = 20 a type. */
+typedef struct {
+    int dims;     /* up to */
+    int rows_f32; /* queries of the largest tile; half as many in f64 */
+} size_class;
+static const size_class class_table[] = {{64, 192}, {128, 192}, {256, 96}, {512, 48}};
+enum { CLASSES = sizeof class_table / sizeof *class_table, KEYS = 64 };
+
+typedef struct {
+    cla_kernel *kernel;
+    int rows;
+    int64_t tiles, columns, chunks;
+    bool long_first;
+} state;
+
 static bool applies(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
-    (void)p, (void)device;
-    snprintf(reason, reason_bytes, "being written");
-    return false;
-}
-static bool suits(const clattn_device_info *device, char *reason, size_t reason_bytes) {
-    (void)device, (void)reason, (void)reason_bytes;
+    if (!cla_needs_opencl(p, device, reason, reason_bytes))
+        return false;
+    if (cla_present(&p->weights)) {
+        snprintf(reason, reason_bytes, "never has the weights of a row at once, so it cannot return them");
+        return false;
+    }
     return true;
 }
-static clattn_status create(clattn_plan *plan) {
-    (void)plan;
-    return CLATTN_OK;
+
+static bool suits(const clattn_device_info *device, char *reason, size_t reason_bytes) {
+    if (device->device_class == CLATTN_DEVICE_CPU)
+        return true;
+    snprintf(reason, reason_bytes, "is written for CPUs, and %.100s is none; ask for it by name", device->name);
+    return false;
 }
-static void destroy(clattn_plan *plan) { (void)plan; }
+
+static const blocks *blocks_for(const clattn_device_info *device, clattn_dtype dtype) {
+    const int width = (int)device->vector_floats / (dtype == CLATTN_F64 ? 2 : 1);
+    const size_t last = sizeof block_table / sizeof *block_table - 1;
+    for (size_t i = 0; i < last; i++)
+        if (width >= block_table[i].lanes)
+            return &block_table[i];
+    return &block_table[last];
+}
+
+static cla_key key_for(const cla_problem *p, const blocks *x, const size_class *size, bool deep, int most_rows) {
+    cla_key key = cla_key_make("attention_lanes.cl", "attention_lanes");
+    cla_key_define(&key, "REAL", p->dtype == CLATTN_F64 ? 64 : 32);
+    cla_key_define(&key, "LANES", x->lanes);
+    cla_key_define(&key, "JV", x->panel_vectors);
+    cla_key_define(&key, "R1", x->score_keys);
+    cla_key_define(&key, "RO", x->value_rows);
+    cla_key_define(&key, "OV", x->value_vectors);
+    cla_key_define(&key, "BM", most_rows);
+    cla_key_define(&key, "BN", KEYS);
+    cla_key_define(&key, "DC", size->dims);
+    cla_key_define(&key, "VC", size->dims);
+    cla_key_define(&key, "DEEP", deep);
+    cla_key_define(&key, "MASKS", (p->interval ? 1 : 0) | (p->tensor ? 2 : 0));
+    return key;
+}
+
+/* Queries of a tile: as many as fit, but enough tiles to keep every core busy to the end. */
+static int rows_for(const cla_problem *p, const clattn_device_info *device, int panel, int most, int64_t chunks) {
+    const int64_t heads = p->B * p->H * chunks, wanted = 4 * (int64_t)device->compute_units;
+    int64_t rows = most;
+    if (heads * cla_ceil_div(p->N, rows) < wanted)
+        rows = cla_ceil_div(p->N, cla_ceil_div(wanted, heads));
+    rows = cla_round_up(cla_max(rows, 1), panel);
+    return (int)cla_min(rows, most);
+}
+
+static clattn_status create(clattn_plan *plan) {
+    clattn_status status = CLATTN_OK;
+    const cla_problem *p = &plan->problem;
+    const clattn_device_info *device = cla_context_device(plan->context);
+    const blocks *x = blocks_for(device, p->dtype);
+    const int panel = x->lanes * x->panel_vectors;
+    state *s = NULL;
+    int c = 0;
+    CLA_TRY(cla_alloc(1, sizeof *s, "fused_lanes", &s));
+    plan->state = s;
+    while (c < CLASSES - 1 && (class_table[c].dims < p->D || class_table[c].dims < p->Dv))
+        c++;
+    const size_class *size = &class_table[c];
+    const bool deep = p->D > size->dims;
+    const int half = p->dtype == CLATTN_F64 ? 2 : 1;
+    const int most = deep ? panel : (int)cla_max(size->rows_f32 / half / panel, 1) * panel;
+    s->columns = cla_min(cla_max(p->Dv, 1), size->dims);
+    s->chunks = cla_ceil_div(cla_max(p->Dv, 1), size->dims);
+    s->rows = rows_for(p, device, panel, most, s->chunks);
+    s->tiles = cla_ceil_div(p->N, s->rows);
+    s->long_first = p->causal;
+    const cla_key key = key_for(p, x, size, deep, most);
+    CLA_TRY(cla_kernel_create(plan->context, &key, 1, &s->kernel));
+    cla_str_append(&plan->text,
+                   "tiles: %d queries x %d keys, %d lanes; %lld tiles of a head, %lld chunk(s) of values\n", s->rows,
+                   KEYS, x->lanes, (long long)s->tiles, (long long)s->chunks);
+done:
+    return status;
+}
+
+static clattn_status execute(clattn_plan *plan) {
+    const cla_problem *p = &plan->problem;
+    const state *s = plan->state;
+    cla_attention_args a;
+    cla_fill_attention_args(plan, &a);
+    a.rows = s->rows;
+    a.tiles = (cl_int)s->tiles;
+    a.columns = (cl_int)s->columns;
+    a.chunks = (cl_int)s->chunks;
+    a.long_first = s->long_first;
+    const cla_arg args[] = {CLA_ARG_BUFFER(p->q.buffer),    CLA_ARG_BUFFER(p->k.buffer),
+                            CLA_ARG_BUFFER(p->v.buffer),    CLA_ARG_BUFFER(p->o.buffer),
+                            CLA_ARG_BUFFER(p->lse.buffer),  CLA_ARG_BUFFER(plan->spans),
+                            CLA_ARG_BUFFER(p->keep.buffer), CLA_ARG_BUFFER(p->drop.buffer),
+                            CLA_ARG_BUFFER(p->bias.buffer), CLA_ARG_VALUE(a)};
+    return cla_launch(plan->context, s->kernel, s->tiles * s->chunks * p->H * p->B, args,
+                      (int)(sizeof args / sizeof *args));
+}
+
+static void destroy(clattn_plan *plan) {
+    state *s = plan->state;
+    if (!s)
+        return;
+    cla_kernel_destroy(s->kernel);
+    cla_free(s);
+    plan->state = NULL;
+}
+
 const cla_algorithm cla_algo_fused_lanes = {.name = "fused_lanes",
-                                            .summary = "being written",
+                                            .summary = "fused, for CPUs through OpenCL: a work-item owns a tile",
                                             .applies = applies,
                                             .suits = suits,
+                                            .unit_inner = true,
                                             .create = create,
-                                            .execute = create,
+                                            .execute = execute,
                                             .destroy = destroy};
