@@ -6,6 +6,7 @@
 #include "bench_report.h"
 #include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -137,9 +138,9 @@ static const char *axis_text(char letter) {
     }
 }
 
-static void put_script(const cla_bench *bench, const char *part, FILE *out) {
+static void put_script(const cla_bench *bench, const char *path, FILE *out) {
     fprintf(out, "set terminal svg size 960,620 font 'sans,14' background rgb 'white'\nset output ");
-    put_quoted(out, part);
+    put_quoted(out, path);
     fprintf(out,
             "\nset logscale xy\nset format y '%%g'\nset grid xtics ytics lc rgb '#cccccc'\n"
             "set key outside bottom center horizontal maxcols 2 noenhanced\nset offsets graph 0.03, graph 0.03\n"
@@ -164,21 +165,14 @@ static bool anything_measured(const cla_bench *bench) {
 }
 
 int cla_bench_plot(const cla_bench *bench, const char *path) {
-    if (!anything_measured(bench)) {
-        cla_part_discard(path, NULL);
-        return cla_fail(CLA_EXIT_FAILED, "bench: %s: nothing was measured that could be drawn", path);
-    }
-    char *part = cla_part_name(path);
+    if (!anything_measured(bench))
+        return cla_fail(CLA_EXIT_FAILED, "bench: --plot: nothing was measured that could be drawn");
     fflush(stdout);
     void (*const on_pipe)(int) = signal(SIGPIPE, SIG_IGN); /* a gnuplot that ends early is a status, not our end */
-    FILE *gnuplot = part ? popen("gnuplot", "w") : NULL;
+    FILE *gnuplot = popen("gnuplot", "w");
     if (gnuplot)
-        put_script(bench, part, gnuplot);
-    free(part);
+        put_script(bench, path, gnuplot);
     const int status = gnuplot ? pclose(gnuplot) : -1;
     signal(SIGPIPE, on_pipe);
-    if (status == 0)
-        return cla_part_commit(path, NULL);
-    cla_part_discard(path, NULL);
-    return cla_fail(CLA_EXIT_FAILED, "bench: %s: gnuplot failed (status %d)", path, status);
+    return status == 0 ? CLA_EXIT_OK : cla_fail(CLA_EXIT_FAILED, "bench: --plot: gnuplot failed (status %d)", status);
 }

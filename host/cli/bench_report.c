@@ -4,7 +4,9 @@
 #include "args.h"
 #include <cJSON.h>
 #include <clattn/version.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -188,7 +190,7 @@ static bool add_entry(cJSON *list, const cla_bench_entry *e) {
     return false;
 }
 
-int cla_bench_write_json(const cla_bench *bench, const char *path, FILE *file) {
+int cla_bench_write_json(const cla_bench *bench, const char *path) {
     cJSON *list = cJSON_CreateArray();
     bool ok = list != NULL;
     for (size_t i = 0; ok && i < bench->problem_count * bench->device_count * bench->algorithm_count; i++)
@@ -196,12 +198,12 @@ int cla_bench_write_json(const cla_bench *bench, const char *path, FILE *file) {
             ok = add_entry(list, &bench->entries[i]);
     char *text = ok ? cJSON_Print(list) : NULL;
     cJSON_Delete(list);
-    if (!text) {
-        cla_part_discard(path, file);
-        return cla_fail(CLA_EXIT_FAILED, "bench: %s: out of memory", path);
-    }
-    fputs(text, file);
-    fputc('\n', file);
+    if (!text)
+        return cla_fail(CLA_EXIT_FAILED, "bench: --json: out of memory");
+    FILE *file = fopen(path, "wb");
+    ok = file && fprintf(file, "%s\n", text) > 0 && !ferror(file);
+    if (file)
+        ok = fclose(file) == 0 && ok;
     free(text);
-    return cla_part_commit(path, file);
+    return ok ? CLA_EXIT_OK : cla_fail(CLA_EXIT_FAILED, "bench: --json: %s: %s", path, strerror(errno));
 }

@@ -4,7 +4,6 @@
 #define CLA_BENCH_REPORT_H
 
 #include "bench_run.h"
-#include <stdio.h>
 
 void cla_bench_print_devices(const cla_bench *bench);
 void cla_bench_print_problem(const cla_bench *bench, size_t problem);
@@ -12,20 +11,11 @@ void cla_bench_print_problem(const cla_bench *bench, size_t problem);
 void cla_bench_print_crossovers(const cla_bench *bench);
 
 /* These print one line and return the exit status when something is wrong. */
-int cla_bench_write_json(const cla_bench *bench, const char *path, FILE *file);
+
+int cla_bench_write_json(const cla_bench *bench, const char *path);
 /* Whether gnuplot is there. */
 int cla_bench_plot_check(void);
-/* Writes an SVG under a temporary name, then renames it. */
+/* Draws an SVG. */
 int cla_bench_plot(const cla_bench *bench, const char *path);
-
-/* ---- files that appear whole or not at all: PATH.part, renamed to PATH ---- */
-
-/* Opens PATH.part. NULL: one line was printed. */
-FILE *cla_part_open(const char *path);
-/* Closes file (may be NULL) and renames; on failure removes the part. */
-int cla_part_commit(const char *path, FILE *file);
-void cla_part_discard(const char *path, FILE *file);
-/* PATH.part; to be freed. */
-char *cla_part_name(const char *path);
 
 #endif

@@ -4,7 +4,8 @@
 #include "bench_report.h"
 #include "bench_sweep.h"
 #include "commands.h"
-#include "progress.h"
+#include "job.h"
+#include "outputs.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,13 +53,9 @@ static int open_device(cla_bench *bench, const char *spec) {
     if (bench->device_count == CLA_BENCH_DEVICES_MAX)
         return cla_fail(CLA_EXIT_USAGE, "bench: more than %d devices", CLA_BENCH_DEVICES_MAX);
     cla_bench_device *d = &bench->devices[bench->device_count];
-    cla_note_begin(-1, "opening the device", spec);
-    const clattn_status status = clattn_context_create(spec, NULL, &d->context);
-    cla_note_end();
-    if (status != CLATTN_OK) {
-        cla_fail_status(status, "bench");
-        return status == CLATTN_E_NO_DEVICE || status == CLATTN_E_ARGUMENT ? CLA_EXIT_USAGE : CLA_EXIT_FAILED;
-    }
+    const int exit_status = cla_open(spec, &d->context);
+    if (exit_status != CLA_EXIT_OK)
+        return exit_status;
     bench->device_count++;
     clattn_context_info(d->context, &d->info);
     for (size_t i = 0; i + 1 < bench->device_count; i++)
@@ -176,30 +173,33 @@ static int measure(cla_bench *bench) {
     return failed > 0 ? CLA_EXIT_FAILED : CLA_EXIT_OK;
 }
 
-static int check_outputs(const char *json, const char *plot) {
+/* Before the measurement, so that it is not lost to a wrong path. */
+static int declare_outputs(cla_outputs *outputs, const char *json, const char *plot) {
+    int index;
     const size_t length = plot ? strlen(plot) : 0;
-    if (json && plot && strcmp(json, plot) == 0)
-        return cla_fail(CLA_EXIT_USAGE, "bench: --json and --plot name the same file, %s", json);
     if (plot && (length < 5 || strcmp(plot + length - 4, ".svg") != 0))
         return cla_fail(CLA_EXIT_USAGE, "bench: --plot %s: the plot is SVG, so name it something.svg", plot);
-    return plot ? cla_bench_plot_check() : CLA_EXIT_OK;
+    int exit_status = cla_outputs_add_file(outputs, "--json", json, &index);
+    if (exit_status == CLA_EXIT_OK)
+        exit_status = cla_outputs_add_file(outputs, "--plot", plot, &index);
+    if (exit_status == CLA_EXIT_OK)
+        exit_status = cla_outputs_check(outputs, NULL, 0);
+    return exit_status == CLA_EXIT_OK && plot ? cla_bench_plot_check() : exit_status;
 }
 
-/* Opens the outputs first, so that a long measurement is not lost to a wrong path. */
-static int run(cla_bench *bench, const char *json, const char *plot) {
-    FILE *json_file = NULL, *plot_file = NULL;
-    if ((json && !(json_file = cla_part_open(json))) || (plot && !(plot_file = cla_part_open(plot)))) {
-        if (json_file)
-            cla_part_discard(json, json_file);
-        return CLA_EXIT_FAILED;
+/* Files are written even when an algorithm failed: they hold what was measured. */
+static int run(cla_bench *bench, cla_outputs *outputs) {
+    const int exit_status = measure(bench);
+    int written = CLA_EXIT_OK;
+    for (int i = 0; i < outputs->count && written == CLA_EXIT_OK; i++) {
+        cla_output *f = &outputs->files[i];
+        written = strcmp(f->option, "--json") == 0 ? cla_bench_write_json(bench, f->staged)
+                                                   : cla_bench_plot(bench, f->staged);
+        f->complete = written == CLA_EXIT_OK;
     }
-    if (plot_file)
-        fclose(plot_file); /* gnuplot opens it again */
-    int exit_status = measure(bench);
-    const int json_status = json ? cla_bench_write_json(bench, json, json_file) : CLA_EXIT_OK;
-    const int plot_status = plot ? cla_bench_plot(bench, plot) : CLA_EXIT_OK;
-    exit_status = exit_status == CLA_EXIT_OK ? json_status : exit_status;
-    return exit_status == CLA_EXIT_OK ? plot_status : exit_status;
+    if (written == CLA_EXIT_OK)
+        written = cla_outputs_commit(outputs);
+    return exit_status == CLA_EXIT_OK ? written : exit_status;
 }
 
 static void destroy(cla_bench *bench) {
@@ -213,23 +213,24 @@ static void destroy(cla_bench *bench) {
 int cla_cmd_bench(int argc, char **argv) {
     cla_args args;
     cla_bench bench = {0};
+    cla_outputs outputs = {0};
     int exit_status = cla_args_parse("bench", argc, argv, specs, 1, -1, "'PROBLEM'...", &args);
     if (exit_status != CLA_EXIT_OK)
         return exit_status;
-    const char *json = cla_args_value(&args, "json"), *plot = cla_args_value(&args, "plot");
     exit_status = cla_bench_sweep(&bench, args.words, args.word_count, cla_args_value(&args, "sweep"));
     if (exit_status == CLA_EXIT_OK)
         exit_status = read_numbers(&bench, &args);
     if (exit_status == CLA_EXIT_OK)
         exit_status = choose_algorithms(&bench, cla_args_value(&args, "algorithms"));
     if (exit_status == CLA_EXIT_OK)
-        exit_status = check_outputs(json, plot);
+        exit_status = declare_outputs(&outputs, cla_args_value(&args, "json"), cla_args_value(&args, "plot"));
     if (exit_status == CLA_EXIT_OK)
         exit_status = open_devices(&bench, cla_args_value(&args, "devices"));
     if (exit_status == CLA_EXIT_OK)
         exit_status = make_entries(&bench);
     if (exit_status == CLA_EXIT_OK)
-        exit_status = run(&bench, json, plot);
+        exit_status = run(&bench, &outputs);
+    cla_outputs_free(&outputs);
     destroy(&bench);
     return exit_status;
 }

@@ -3,6 +3,7 @@
 #include "args.h"
 #include "check_run.h"
 #include "commands.h"
+#include "job.h"
 #include "progress.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,21 +98,15 @@ static int algorithm_index(const char *name, size_t *index) {
 }
 
 static int open_contexts(check *k, const char *device, bool with_cpu) {
-    cla_note_begin(-1, "opening the device", device);
-    const clattn_status status = clattn_context_create(device, NULL, &k->main);
-    cla_note_end();
-    if (status != CLATTN_OK) {
-        cla_fail_status(status, "check");
-        return status == CLATTN_E_NO_DEVICE || status == CLATTN_E_ARGUMENT ? CLA_EXIT_USAGE : CLA_EXIT_FAILED;
-    }
+    const int exit_status = cla_open(device, &k->main);
+    if (exit_status != CLA_EXIT_OK)
+        return exit_status;
     clattn_device_info info = {0};
     clattn_context_info(k->main, &info);
     if (!info.is_opencl) {
         k->cpu = k->main;
     } else if (with_cpu) {
-        const clattn_status cpu_status = clattn_context_create("cpu", NULL, &k->cpu);
-        if (cpu_status != CLATTN_OK)
-            return cla_fail_status(cpu_status, "check");
+        return cla_open("cpu", &k->cpu);
     }
     return CLA_EXIT_OK;
 }
