@@ -77,7 +77,7 @@ static void judge(const clattn_device_info *device, verdicts *v) {
         snprintf(v->chosen, sizeof v->chosen, "%s", info.algorithm);
     else
         snprintf(v->error, sizeof v->error, "%s", clattn_last_error());
-    if (status == CLATTN_OK)
+    if (context)
         reasons_of(context, &p, v);
     clattn_plan_destroy(plan);
     for (int i = 0; i < 4; i++)
@@ -127,11 +127,10 @@ static void print_device(const clattn_device_info *d, const verdicts *v) {
         return;
     }
     print_limits(d);
-    if (!v->chosen[0]) {
-        printf("  not usable   %s\n", v->error);
-        return;
-    }
-    printf("  would use    %s\n", v->chosen);
+    if (!v->chosen[0])
+        printf("  would use    nothing: %s\n", v->error);
+    else
+        printf("  would use    %s\n", v->chosen);
     for (size_t i = 0; i < clattn_algorithm_count() && i < ALGORITHMS_MAX; i++)
         if (v->reasons[i][0])
             printf("  not          %s: %s\n", clattn_algorithm_name(i), v->reasons[i]);

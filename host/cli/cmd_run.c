@@ -87,9 +87,10 @@ static int draw(run *r) {
     }
     if (exit_status == CLA_EXIT_OK) {
         char subtitle[400];
-        snprintf(subtitle, sizeof subtitle, "batch %lld, %lld head%s, %lld queries \xc3\x97 %lld keys, %s",
+        snprintf(subtitle, sizeof subtitle, "batch %lld, %lld head%s, %lld %s \xc3\x97 %lld key%s, %s",
                  (long long)r->options.batch, (long long)view.shape[1], view.shape[1] == 1 ? "" : "s",
-                 (long long)view.shape[2], (long long)view.shape[3], clattn_dtype_name(view.dtype));
+                 (long long)view.shape[2], view.shape[2] == 1 ? "query" : "queries", (long long)view.shape[3],
+                 view.shape[3] == 1 ? "" : "s", clattn_dtype_name(view.dtype));
         cla_heatmap map = {.weights = view,
                            .title = "Attention weights",
                            .subtitle = subtitle,

@@ -69,7 +69,7 @@ int cla_colour_index(float value, float most) {
         return CLA_COLOUR_NAN;
     if (value == 0)
         return CLA_COLOUR_ZERO;
-    const float x = most > 0 ? value / most : 0;
+    const float x = most > 0 && value > 0 ? sqrtf(value / most) : 0; /* small weights are most of them */
     return (int)((x < 0 ? 0 : x > 1 ? 1 : x) * (CLA_COLOUR_SCALE - 1) + 0.5f);
 }
 

@@ -20,7 +20,7 @@ typedef struct cla_cells {
 bool cla_cells_create(const clattn_tensor *weights, int cells_max, cla_cells *cells);
 void cla_cells_free(cla_cells *cells);
 
-/* Colours: an index 0 to 253 of the scale, then not seen (exactly 0) and NaN. */
+/* Colours: an index 0 to 253 of the scale (by the square root of value / most), then not seen (exactly 0) and NaN. */
 enum { CLA_COLOUR_SCALE = 254, CLA_COLOUR_ZERO = 254, CLA_COLOUR_NAN = 255, CLA_COLOURS = 256 };
 int cla_colour_index(float value, float most);
 /* 0xrrggbb */
