@@ -419,9 +419,10 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void attention_lanes(__global const real *Q, __global const real *K, __global const real *V, __global real *O,
                      __global real *LSE, __global const int2 *spans, __global const uchar *keep,
                      __global const uchar *drop, __global const real *bias, const cla_attention_args a) {
-    const size_t group = get_group_id(0);
-    const int tile = (int)(group % a.tiles), chunk = (int)(group / a.tiles % a.chunks);
-    const int h = (int)(group / a.tiles / a.chunks % a.H), b = (int)(group / a.tiles / a.chunks / a.H);
+    /* Remainders by hand: Oclgrind does not know the `freeze` that `/` and `%` of the same numbers become. */
+    const long group = get_group_id(0), row = group / a.tiles, head = row / a.chunks;
+    const int tile = (int)(group - row * a.tiles), chunk = (int)(row - head * a.chunks);
+    const int b = (int)(head / a.H), h = (int)(head - (long)b * a.H);
     const long hk = h / a.group, i0 = (long)(a.long_first ? a.tiles - 1 - tile : tile) * a.rows;
     const long column = (long)chunk * a.columns;
     cla_mask_args mask = a.mask;

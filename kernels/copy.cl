@@ -11,14 +11,24 @@ typedef uint element;
 typedef ulong element;
 #endif
 
+/* The four indices of element n. Remainders by hand: Oclgrind does not know the `freeze` that `/` and `%` of the same
+ * numbers become. */
+static inline long4 indices(long n, const cla_copy_args *a) {
+    const long row = n / a->n3, plane = row / a->n2, cube = plane / a->n1;
+    return (long4)(cube, plane - cube * a->n1, row - plane * a->n2, n - row * a->n3);
+}
+
+static inline long place_of(long4 i, long first, long s0, long s1, long s2, long s3) {
+    return first + i.x * s0 + i.y * s1 + i.z * s2 + i.w * s3;
+}
+
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void copy_strided(__global const element *x, __global element *y, const cla_copy_args a) {
     const long n = get_global_id(0);
     if (n >= a.n0 * a.n1 * a.n2 * a.n3)
         return;
-    const long i3 = n % a.n3, i2 = n / a.n3 % a.n2, i1 = n / (a.n3 * a.n2) % a.n1, i0 = n / (a.n3 * a.n2 * a.n1);
-    y[a.y_0 + i0 * a.y_s0 + i1 * a.y_s1 + i2 * a.y_s2 + i3 * a.y_s3] =
-        x[a.x_0 + i0 * a.x_s0 + i1 * a.x_s1 + i2 * a.x_s2 + i3 * a.x_s3];
+    const long4 i = indices(n, &a);
+    y[place_of(i, a.y_0, a.y_s0, a.y_s1, a.y_s2, a.y_s3)] = x[place_of(i, a.x_0, a.x_s0, a.x_s1, a.x_s2, a.x_s3)];
 }
 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
@@ -26,6 +36,5 @@ void fill_strided(const element value, __global element *y, const cla_copy_args 
     const long n = get_global_id(0);
     if (n >= a.n0 * a.n1 * a.n2 * a.n3)
         return;
-    const long i3 = n % a.n3, i2 = n / a.n3 % a.n2, i1 = n / (a.n3 * a.n2) % a.n1, i0 = n / (a.n3 * a.n2 * a.n1);
-    y[a.y_0 + i0 * a.y_s0 + i1 * a.y_s1 + i2 * a.y_s2 + i3 * a.y_s3] = value;
+    y[place_of(indices(n, &a), a.y_0, a.y_s0, a.y_s1, a.y_s2, a.y_s3)] = value;
 }
