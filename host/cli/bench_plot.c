@@ -5,6 +5,7 @@
 #include "args.h"
 #include "bench_report.h"
 #include <inttypes.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,16 +108,30 @@ static size_t each_series(const cla_bench *bench, bool clauses, FILE *out) {
     return k;
 }
 
-static void put_tics(const cla_bench *bench, FILE *out) {
+/* Tics at the sizes, and a little room around the first and the last. */
+static void put_axis(const cla_bench *bench, FILE *out) {
+    int64_t low = INT64_MAX, high = 0;
     fprintf(out, "set xtics (");
     for (size_t p = 0, n = 0; p < bench->problem_count; p++) {
+        const int64_t size = bench->problems[p].size;
         bool is_new = true;
         for (size_t i = 0; i < p; i++)
-            is_new = is_new && bench->problems[i].size != bench->problems[p].size;
+            is_new = is_new && bench->problems[i].size != size;
         if (is_new)
-            fprintf(out, "%s%" PRId64, n++ ? ", " : "", bench->problems[p].size);
+            fprintf(out, "%s%" PRId64, n++ ? ", " : "", size);
+        low = size < low ? size : low;
+        high = size > high ? size : high;
     }
-    fprintf(out, ")\n");
+    fprintf(out, ")\nset xrange [%.9g:%.9g]\n", (double)low / 1.15, (double)high * 1.15);
+    double least = INFINITY, most = 0;
+    for (size_t i = 0; i < bench->problem_count * bench->device_count * bench->algorithm_count; i++) {
+        const cla_bench_entry *e = &bench->entries[i];
+        if (e->state != CLA_BENCH_MEASURED)
+            continue;
+        least = fmin(least, e->transfers_ms > 0 ? fmin(e->median_ms, e->transfers_ms) : e->median_ms);
+        most = fmax(most, fmax(e->median_ms, e->transfers_ms));
+    }
+    fprintf(out, "set yrange [%.9g:%.9g]\n", least / 1.3, most * 1.3);
 }
 
 static const char *axis_text(char letter) {
@@ -139,20 +154,21 @@ static const char *axis_text(char letter) {
 }
 
 static void put_script(const cla_bench *bench, const char *path, FILE *out) {
-    fprintf(out, "set terminal svg size 960,620 font 'sans,14' background rgb 'white'\nset output ");
-    put_quoted(out, path);
+    const size_t count = each_series(bench, false, out);
     fprintf(out,
-            "\nset logscale xy\nset format y '%%g'\nset grid xtics ytics lc rgb '#cccccc'\n"
-            "set key outside bottom center horizontal maxcols 2 noenhanced\nset offsets graph 0.03, graph 0.03\n"
-            "set ylabel 'median time in ms'\nset xlabel '%s'\nset title ",
-            axis_text(bench->swept));
+            "set terminal svg size 960,%zu font 'sans,14' background rgb 'white'\n"
+            "set logscale xy\nset format y '%%g'\nset grid xtics ytics lc rgb '#cccccc'\n"
+            "set key outside below center vertical maxcols 1 Left reverse noenhanced spacing 1.2 height 1\n"
+            "set ylabel 'median time in ms'\nset xlabel '%s'\nset output ",
+            480 + 27 * count, axis_text(bench->swept));
+    put_quoted(out, path);
     char title[CLA_PROBLEM_TEXT_MAX + 160];
     snprintf(title, sizeof title, "Attention%s%s", family_count(bench) == 1 ? ", " : "",
              family_count(bench) == 1 ? bench->problems[0].family : "");
+    fprintf(out, "\nset title ");
     put_quoted(out, title);
     fprintf(out, " noenhanced\n");
-    put_tics(bench, out);
-    each_series(bench, false, out);
+    put_axis(bench, out);
     each_series(bench, true, out);
     fprintf(out, "\n");
 }

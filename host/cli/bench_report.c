@@ -21,37 +21,41 @@ void cla_bench_print_devices(const cla_bench *bench) {
 
 /* ---- one problem ---- */
 
-static void print_ratio(double base, double mine) {
-    if (base > 0 && mine > 0)
-        printf("  %7.2fx", base / mine);
-    else
-        printf("  %8s", "-");
+/* The heading of the ratios, "vs blas"; empty without a baseline, and then there is no such column. */
+static const char *ratio_heading(const cla_bench_entry *base, char *text, size_t size) {
+    text[0] = '\0';
+    if (base)
+        snprintf(text, size, "  vs %s", clattn_algorithm_name(base->algorithm));
+    return text;
+}
+
+/* How many times as fast as the baseline. */
+static void print_ratio(const cla_bench_entry *base, double base_ms, double ms) {
+    char heading[64], ratio[32] = "-";
+    const int width = (int)strlen(ratio_heading(base, heading, sizeof heading));
+    if (base_ms > 0 && ms > 0)
+        snprintf(ratio, sizeof ratio, "%.2fx", base_ms / ms);
+    printf("%*s", width < 9 && width > 0 ? 9 : width, width > 0 ? ratio : "");
 }
 
 static void print_measured(const cla_bench_entry *e, const cla_bench_entry *base) {
-    printf("  %-11s  %-13s  %10.3f  %10.3f  %10.3f  %8.1f", e->device->info.spec, clattn_algorithm_name(e->algorithm),
-           e->median_ms, e->min_ms, e->max_ms, e->gflops);
-    if (base)
-        print_ratio(base->median_ms, e->median_ms);
+    char transfers[32] = "-";
     if (e->transfers_ms >= 0)
-        printf("  %10.3f", e->transfers_ms);
-    else
-        printf("  %10s", "-");
-    if (base)
-        print_ratio(base->transfers_ms, e->transfers_ms);
-    printf("  %8.1f  %9.1f  %4d\n", (double)e->peak_bytes / 0x1p20, e->cold_ms, e->repeats);
+        snprintf(transfers, sizeof transfers, "%.3f", e->transfers_ms);
+    printf("  %-10s  %-12s  %10.3f  %9.3f  %9.3f  %7.1f", e->device->info.spec, clattn_algorithm_name(e->algorithm),
+           e->median_ms, e->min_ms, e->max_ms, e->gflops);
+    print_ratio(base, base ? base->median_ms : 0, e->median_ms);
+    printf("  %14s", transfers);
+    print_ratio(base, base ? base->transfers_ms : 0, e->transfers_ms);
+    printf("  %8.1f  %8.1f  %4d\n", (double)e->peak_bytes / 0x1p20, e->cold_ms, e->repeats);
 }
 
 static void print_head(const cla_bench_entry *base) {
-    char ratio[32] = "";
-    if (base)
-        snprintf(ratio, sizeof ratio, "  %8.8s", clattn_algorithm_name(base->algorithm));
-    printf("  %-11s  %-13s  %10s  %10s  %10s  %8s%s  %10s%s  %8s  %9s  %4s\n", "device", "algorithm", "median ms",
-           "min", "max", "GFLOP/s", base ? "        x" : "", "transfers", base ? "        x" : "", "peak MiB",
-           "cold ms", "runs");
-    if (base)
-        printf("  %-11s  %-13s  %10s  %10s  %10s  %8s%9s  %10s%9s\n", "", "", "", "", "", "", ratio + 1, "incl. ms",
-               ratio + 1);
+    char ratio[64];
+    ratio_heading(base, ratio, sizeof ratio);
+    printf("  %-10s  %-12s  %10s  %9s  %9s  %7s%*s  %14s%*s  %8s  %8s  %4s\n", "device", "algorithm", "median ms",
+           "min", "max", "GFLOP/s", base ? 9 : 0, ratio, "with transfers", base ? 9 : 0, ratio, "peak MiB", "cold ms",
+           "runs");
 }
 
 static void print_note(const cla_bench_entry *e) {
@@ -169,6 +173,13 @@ void cla_bench_print_crossovers(const cla_bench *bench) {
 
 /* ---- JSON ---- */
 
+/* Six digits: more are noise. */
+static bool add_number(cJSON *object, const char *name, double value) {
+    char digits[32];
+    snprintf(digits, sizeof digits, "%.6g", value);
+    return cJSON_AddNumberToObject(object, name, strtod(digits, NULL)) != NULL;
+}
+
 static bool add_entry(cJSON *list, const cla_bench_entry *e) {
     cJSON *o = cJSON_CreateObject();
     bool ok = cJSON_AddStringToObject(o, "problem", e->problem->text) &&
@@ -176,13 +187,12 @@ static bool add_entry(cJSON *list, const cla_bench_entry *e) {
               cJSON_AddStringToObject(o, "device_name", e->device->info.name) &&
               cJSON_AddStringToObject(o, "driver", e->device->info.driver) &&
               cJSON_AddStringToObject(o, "algorithm", clattn_algorithm_name(e->algorithm)) &&
-              cJSON_AddNumberToObject(o, "median_ms", e->median_ms) &&
-              cJSON_AddNumberToObject(o, "min_ms", e->min_ms) && cJSON_AddNumberToObject(o, "max_ms", e->max_ms);
-    ok = ok && (e->transfers_ms >= 0 ? cJSON_AddNumberToObject(o, "transfers_ms", e->transfers_ms)
-                                     : cJSON_AddNullToObject(o, "transfers_ms"));
-    ok = ok && cJSON_AddNumberToObject(o, "gflops", e->gflops) &&
-         cJSON_AddNumberToObject(o, "peak_bytes", (double)e->peak_bytes) &&
-         cJSON_AddNumberToObject(o, "cold_ms", e->cold_ms) && cJSON_AddNumberToObject(o, "repeats", e->repeats) &&
+              add_number(o, "median_ms", e->median_ms) && add_number(o, "min_ms", e->min_ms) &&
+              add_number(o, "max_ms", e->max_ms);
+    ok = ok && (e->transfers_ms >= 0 ? add_number(o, "transfers_ms", e->transfers_ms)
+                                     : cJSON_AddNullToObject(o, "transfers_ms") != NULL);
+    ok = ok && add_number(o, "gflops", e->gflops) && cJSON_AddNumberToObject(o, "peak_bytes", (double)e->peak_bytes) &&
+         add_number(o, "cold_ms", e->cold_ms) && cJSON_AddNumberToObject(o, "repeats", e->repeats) &&
          cJSON_AddStringToObject(o, "version", clattn_version());
     if (ok && cJSON_AddItemToArray(list, o))
         return true;
