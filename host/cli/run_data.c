@@ -20,7 +20,8 @@ static int load_heads(const cla_run_options *o, cla_run_data *d) {
     RETURN_ON_FAILURE(cla_inputs_check(&d->q, &d->k, &d->v));
     RETURN_ON_FAILURE(cla_input_view(&d->q, o->heads.layout, o->heads.heads));
     RETURN_ON_FAILURE(cla_input_view(&d->k, o->heads.layout, o->heads.key_heads));
-    return cla_input_view(&d->v, o->heads.layout, o->heads.key_heads);
+    RETURN_ON_FAILURE(cla_input_view(&d->v, o->heads.layout, o->heads.key_heads));
+    return cla_ranks_check(&d->q, &d->k, &d->v);
 }
 
 static int load_masks(const cla_run_options *o, cla_run_data *d) {
@@ -100,7 +101,7 @@ int cla_run_data_load(const cla_run_options *o, cla_run_data *data) {
                                          .window_right = o->window_right,
                                          .algorithm = o->algorithm};
     if (o->heatmap && o->batch >= data->q.view.shape[0])
-        return cla_fail(CLA_EXIT_USAGE, "--batch %lld: there are %lld batches, numbered from 0", (long long)o->batch,
+        return cla_fail(CLA_EXIT_USAGE, "--batch %lld of %lld: batches are numbered from 0", (long long)o->batch,
                         (long long)data->q.view.shape[0]);
     return create_results(o, data);
 }

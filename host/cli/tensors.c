@@ -111,6 +111,10 @@ int cla_inputs_check(const cla_input *q, const cla_input *k, const cla_input *v)
                         "q, k and v are %s; attention takes f32 or f64: convert them, in Python: "
                         "q.astype('float32')",
                         clattn_dtype_name(q->array.dtype));
+    return CLA_EXIT_OK;
+}
+
+int cla_ranks_check(const cla_input *q, const cla_input *k, const cla_input *v) {
     if (k->array.rank != q->array.rank || v->array.rank != q->array.rank)
         return cla_fail(CLA_EXIT_USAGE, "q has rank %d, k %d, v %d: they must have the same rank", q->array.rank,
                         k->array.rank, v->array.rank);

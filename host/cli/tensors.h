@@ -34,8 +34,10 @@ typedef struct cla_input {
 int cla_input_load(cla_input *input, const char *name, const char *spec);
 /* Sets input->view of q, k or v. heads is the number to split E into or to compare with; 0: not given. */
 int cla_input_view(cla_input *input, cla_layout layout, int64_t heads);
-/* dtypes of q, k and v: alike and f32 or f64. Ranks: alike. */
+/* dtypes of q, k and v: alike and f32 or f64. */
 int cla_inputs_check(const cla_input *q, const cla_input *k, const cla_input *v);
+/* Ranks: alike. */
+int cla_ranks_check(const cla_input *q, const cla_input *k, const cla_input *v);
 /* keep and drop: bool or u8. bias: the dtype of q. Rank 2 to 4; the view is that of the file. */
 int cla_mask_check(cla_input *mask);
 int cla_bias_check(cla_input *bias, clattn_dtype dtype);

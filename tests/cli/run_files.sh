@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+# For run.sh: safetensors, --verify, --dump, --heatmap, --explain, devices and inspect. Sourced.
+
+run="run --device $device"
+torch="$tests/vectors/torch.safetensors"
+case_of() { echo "$torch:$1/Q $torch:$1/K $torch:$1/V"; }
+
+# ---- verify ----
+for name in sdpa_rank3 sdpa_gqa_8_2 sdpa_f64_inputs sdpa_dk192_dv128 sdpa_head_d1; do
+    good "verify $name" $run $(case_of $name) -o ../out/o.npy --lse ../out/l.npy --weights ../out/w.npy --verify
+    same "verify $name: a line for each result" "$(grep -c '^verify: ok, .*max error .* at \[.*\], bound ' "$work/stderr")" 3
+done
+good "verify with masks" $run $(case_of sdpa_bmask_BHQ1) -o ../out/o.npy --keep "$torch:sdpa_bmask_BHQ1/attn_mask" --verify
+good "verify with a bias" $run $(case_of sdpa_fmask_1H11) --bias "$torch:sdpa_fmask_1H11/attn_mask" --verify
+good "verify with the other layout" $run $(case_of sdpa_layout_bshd_gqa_causal) --layout bshd --causal --verify
+
+# ---- tensors that share a file ----
+good "results in one file" $run $(case_of sdpa_rank3) -o ../out/r.safetensors:o --lse ../out/r.safetensors:lse
+"$clattn" inspect ../out/r.safetensors >"$work/stdout"
+holds "results in one file: both are there" sh -c "grep -q '^o  *f32  *\[3, 5, 8\]' '$work/stdout' && grep -q '^lse  *f32  *\[3, 5\]' '$work/stdout'"
+
+# ---- dump: the same problem through another layout is the same case, byte by byte ----
+run_it run --device cpu --algorithm reference $(case_of sdpa_layout_bshd_gqa_causal) --layout bshd --causal --dump ../out/c.safetensors
+same "dump: exit status" "$status" 0
+cp ../out/c.safetensors first.safetensors
+c=first.safetensors
+run_it run --device cpu --algorithm reference $c:run/Q $c:run/K $c:run/V --causal --dump ../out/c.safetensors
+holds "dump: canonical tensors give the same case" cmp -s $c ../out/c.safetensors
+good "dump: check replays it" check $c --device cpu
+same "dump: check's verdict" "$(tail -n 1 "$work/stdout")" "1 passed, 0 failed, 0 skipped"
+run_it $run $(case_of sdpa_bmask_BHQ1) --drop "$torch:sdpa_bmask_BHQ1/attn_mask" --bias "$torch:sdpa_fmask_BHQK/attn_mask" \
+    --causal=bottom-right --window 3,inf --lengths 4,5 --scale 0.3 --lse ../out/l.npy --weights ../out/w.npy --verify \
+    --dump ../out/c.safetensors
+same "dump of all options: exit status" "$status" 0
+cp ../out/c.safetensors all.safetensors 2>/dev/null
+good "dump of all options: check replays it" check all.safetensors --device cpu
+same "dump of all options: check's verdict" "$(tail -n 1 "$work/stdout")" "1 passed, 0 failed, 0 skipped"
+bad "dump over an input" 2 'would replace' $run $c:run/Q $c:run/K $c:run/V --causal --dump $c
+
+# ---- heat map ----
+printf 'the\n<b>&"fox"\njumps\r\n\nend' >five.txt
+printf '1\n2\n3\n4\n5\n6\nseven' >seven.txt
+rank3=$(case_of sdpa_rank3)
+good "heat map" $run $rank3 --heatmap ../out/m.svg
+holds "heat map: a drawing" is_svg ../out/m.svg
+same "heat map: a panel a head and the mean" "$(grep -c 'head [0-2]<\|mean of 3 heads<' ../out/m.svg)" 4
+good "heat map with labels" $run $rank3 --heatmap ../out/m.svg --labels five.txt,seven.txt
+holds "heat map with labels: a drawing" is_svg ../out/m.svg
+holds "heat map with labels: escaped" grep -q '&lt;b&gt;&amp;&quot;fox&quot;' ../out/m.svg
+holds "heat map with labels: keys" grep -q '>seven</text>' ../out/m.svg
+bad "labels, too few" 2 'five.txt has 5 lines, but there are 7 keys' $run $rank3 --heatmap ../out/m.svg --labels five.txt
+bad "labels, no file" 2 'nothere.txt' $run $rank3 --heatmap ../out/m.svg --labels nothere.txt
+bad "heat map of nothing" 2 'no weights to draw' $run none.npy k4.npy eye4.npy -o ../out/o.npy --heatmap ../out/m.svg
+npy big.npy f4 '(600, 1)' for 600: 1
+good "heat map of 600 x 600" $run big.npy big.npy big.npy --heatmap ../out/m.svg --causal
+holds "heat map of 600 x 600: averaged" grep -q 'mean of 2 × 2 weights' ../out/m.svg
+holds "heat map of 600 x 600: a drawing" is_svg ../out/m.svg
+
+# ---- explain, devices, inspect ----
+good "explain" $run $rank3 --explain
+holds "explain: names the algorithm" grep -q '^algorithm ' "$work/stderr"
+good "devices" devices
+holds "devices: cpu is there" grep -q '^cpu ' "$work/stdout"
+good "devices --json" devices --json
+holds "devices --json: JSON" is_json "$work/stdout"
+bad "devices, a word" 2 'one word too many' devices all
+good "inspect safetensors" inspect "$torch"
+same "inspect safetensors: the count" "$(tail -n 1 "$work/stdout")" "1042 tensors, 131 metadata keys"
+good "inspect npy" inspect eye4.npy
+same "inspect npy: type and shape" "$(cat "$work/stdout")" "f32  [4, 4]  64 bytes"
+bad "inspect, missing" 2 'nothere.npy' inspect nothere.npy
+bad "inspect, broken" 2 'broken.npy' inspect broken.npy
+bad "inspect, no file" 2 'needs a file' inspect
