@@ -168,8 +168,8 @@ int cla_bias_check(cla_input *bias, clattn_dtype dtype) {
 /* ---- a number for each batch ---- */
 
 static int fail_count(const char *option, const char *text, long long count, int64_t batch) {
-    return cla_fail(CLA_EXIT_USAGE, "--%s %s: %lld numbers, but there are %lld batches; give one for each", option,
-                    text, count, (long long)batch);
+    return cla_fail(CLA_EXIT_USAGE, "--%s %s: %lld number%s for %lld batch%s; give one for each", option, text, count,
+                    count == 1 ? "" : "s", (long long)batch, batch == 1 ? "" : "es");
 }
 
 static int numbers_from_file(const char *option, const char *text, int64_t batch, int64_t *numbers) {
