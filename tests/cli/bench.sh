@@ -1,0 +1,119 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# clattn bench: usage errors, table, crossovers, JSON, plot, and that what is too long is cut.
+#   bench.sh CLATTN      last line: N passed, N failed; exit status 1 when something failed
+set -u
+clattn=$1
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+passed=0
+failed=0
+
+ok() { passed=$((passed + 1)); }
+not_ok() {
+    failed=$((failed + 1))
+    echo "FAIL $1"
+    sed 's/^/    /' "$work/out" "$work/err" | head -20
+}
+
+# run STATUS NAME ARGUMENTS...: the exit status must be STATUS; a usage error is one line on stderr, and none on stdout
+run() {
+    want=$1
+    name=$2
+    shift 2
+    "$clattn" bench "$@" >"$work/out" 2>"$work/err"
+    status=$?
+    if [ "$status" -ne "$want" ]; then
+        not_ok "$name: exit status $status, not $want"
+    elif [ "$want" -eq 2 ] && { [ "$(wc -l <"$work/err")" -ne 1 ] || [ -s "$work/out" ]; }; then
+        not_ok "$name: not one line on stderr"
+    else
+        ok
+    fi
+}
+says() { # NAME PATTERN
+    if grep -Eq -- "$2" "$work/out" "$work/err"; then ok; else not_ok "$1: no line has $2"; fi
+}
+holds() { # NAME COMMAND...
+    what=$1
+    shift
+    if "$@" >/dev/null 2>&1; then ok; else not_ok "$what"; fi
+}
+
+# ---- wrong use ----
+run 2 "no problem"
+run 2 "an unknown word" 'b1 n8 d8 fast'
+says "an unknown word" 'problem "b1 n8 d8 fast": fast: no such word'
+run 2 "a problem without quotes" b1 h2 n64 d64
+says "a problem without quotes" 'put quotes around it'
+run 2 "a problem without queries" 'h2 d64'
+says "a problem without queries" 'the number of queries is missing'
+for sweep in n n= n=8 n=8: n=16:8 n=0:8 x=1:2 n=1:2:1 n=1:2:3:4 n=1:2x nn=1:2; do
+    run 2 "--sweep $sweep" 'd8' --sweep "$sweep"
+    says "--sweep $sweep" "--sweep $sweep: "
+done
+run 2 "heads that do not divide, in a sweep" 'h8/8 d8 n8' --sweep 'h=1:8:3' --devices cpu --algorithms reference \
+    --repeat x
+run 2 "--repeat 0" 'n8 d8' --repeat 0
+run 2 "--limit 0" 'n8 d8' --limit 0
+run 2 "an unknown algorithm" 'n8 d8' --algorithms blass --devices cpu
+says "an unknown algorithm" "'blass'; did you mean blas"
+run 2 "an algorithm twice" 'n8 d8' --algorithms reference,reference
+run 2 "an empty entry" 'n8 d8' --algorithms reference,
+run 2 "a device twice" 'n8 d8' --devices cpu,cpu
+says "a device twice" 'the same device, cpu'
+run 2 "a plot that is no svg" 'n8 d8' --plot "$work/x.png"
+run 2 "one file for two outputs" 'n8 d8' --plot "$work/x.svg" --json "$work/x.svg"
+run 1 "a folder that is not there" 'n8 d8' --json "$work/none/x.json"
+says "a folder that is not there" 'none'
+
+# ---- a sweep on the CPU ----
+run 0 "a sweep" 'h2 d8' --sweep n=8:32 --devices cpu --algorithms reference --repeat 5 --json "$work/a.json" \
+    --plot "$work/a.svg"
+for n in 8 16 32; do
+    says "a sweep" "^b1 h2 n$n d8 f32\$"
+done
+says "a sweep" '^  cpu +reference .* 1\.00x .* 5$'
+holds "JSON: three entries" [ "$(grep -c '"median_ms"' "$work/a.json")" -eq 3 ]
+for key in problem device algorithm median_ms min_ms max_ms gflops peak_bytes cold_ms transfers_ms; do
+    holds "JSON: $key" grep -q "\"$key\":" "$work/a.json"
+done
+holds "the plot is an SVG" grep -q '<svg' "$work/a.svg"
+holds "the plot names its line" grep -q 'reference on cpu' "$work/a.svg"
+holds "no temporary file is left" [ "$(ls -A "$work" | sort | tr '\n' ' ')" = "a.json a.svg err out " ]
+run 0 "several sizes without a sweep" 'n16 d8' 'n8 d8' --devices cpu --algorithms reference --repeat 1
+holds "sizes come in order" [ "$(grep '^b1 h1' "$work/out" | tr '\n' ';')" = "b1 h1 n8 d8 f32;b1 h1 n16 d8 f32;" ]
+run 0 "keys alone" 'q1 d8 causal=bottom-right' --sweep k=10:1000:10 --devices cpu --algorithms reference --repeat 1
+says "keys alone" '^b1 h1 q1 k1000 d8 f32 causal=bottom-right$'
+run 0 "every mask" 'n16 d8 causal window=3,1 keep bias lengths scale=0.3 f64' --devices cpu --algorithms reference \
+    --repeat 1
+
+# ---- cut, refused ----
+run 0 "a limit" 'h8 d64' --sweep n=128:512 --devices cpu --algorithms reference --limit 0.0001
+says "a limit: fewer repeats" '1 of 7 repeats and no transfers, by the limit of 0\.0001 s'
+says "a limit: larger sizes are not run" '^  cpu reference not run: a run would take about '
+run 1 "nothing applies" 'n8 d8' --devices cpu --algorithms fused_lanes
+says "nothing applies" '^  cpu fused_lanes cannot: '
+says "nothing applies" 'nothing was measured'
+run 1 "too large for the memory" 'n2000000 d64 keep' --devices cpu --algorithms reference
+says "too large for the memory" '^clattn: bench: b1 h1 n2000000'
+
+# ---- all devices and algorithms, results compared ----
+run 0 "all algorithms" 'h2 d16' --sweep n=32:64 --repeat 2 --plot "$work/b.svg" --json "$work/b.json"
+for algorithm in fused_lanes fused_tiles materialised; do
+    says "all algorithms: $algorithm" "^  opencl:[0-9:]+ +$algorithm .*x"
+    holds "plot with transfers: $algorithm" grep -q "$algorithm on opencl:.*with transfers" "$work/b.svg"
+done
+says "all algorithms: blas" '^  cpu +blas .* 1\.00x '
+says "the crossover" '^b1 h2 d16 f32: opencl:[0-9:]+ (is ahead of cpu|overtakes cpu|does not overtake cpu)'
+says "the crossover with transfers" 'transfers included \('
+
+# ---- gnuplot is missing: said before anything is measured ----
+mkdir "$work/bin"
+ln -s "$(command -v sh)" "$work/bin/sh"
+PATH="$work/bin" run 1 "no gnuplot" 'n8 d8' --plot "$work/c.svg" --devices cpu --algorithms reference
+says "no gnuplot" 'install the package gnuplot-nox'
+holds "no gnuplot: nothing is measured" [ ! -s "$work/out" ]
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

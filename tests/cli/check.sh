@@ -1,0 +1,158 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# clattn check: usage errors, verdicts on files made here, and the packed vectors on every algorithm.
+#   check.sh CLATTN [VECTORS]      last line: N passed, N failed; exit status 1 when something failed
+set -u
+clattn=$1
+vectors=${2:-$(dirname "$0")/../vectors}
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+passed=0
+failed=0
+
+ok() { passed=$((passed + 1)); }
+not_ok() {
+    failed=$((failed + 1))
+    echo "FAIL $1"
+    sed 's/^/    /' "$work/out" "$work/err" | head -20
+}
+
+# run STATUS NAME ARGUMENTS...: the exit status must be STATUS; a usage error is one line on stderr, and none on stdout
+run() {
+    want=$1
+    name=$2
+    shift 2
+    "$clattn" check "$@" >"$work/out" 2>"$work/err"
+    status=$?
+    if [ "$status" -ne "$want" ]; then
+        not_ok "$name: exit status $status, not $want"
+    elif [ "$want" -eq 2 ] && { [ "$(wc -l <"$work/err")" -ne 1 ] || [ -s "$work/out" ]; }; then
+        not_ok "$name: not one line on stderr"
+    else
+        ok
+    fi
+}
+says() { # NAME PATTERN
+    if grep -Eq -- "$2" "$work/out" "$work/err"; then ok; else not_ok "$1: no line has $2"; fi
+}
+last() { # NAME LINE
+    if [ "$(tail -n 1 "$work/out")" = "$2" ]; then ok; else not_ok "$1: the last line is not '$2'"; fi
+}
+
+# pack FILE HEADER: a safetensors file with that header; its data come on stdin
+pack() {
+    length=$(printf %s "$2" | wc -c)
+    {
+        printf "\\$(printf %o $((length % 256)))\\$(printf %o $((length / 256)))"
+        printf '\0\0\0\0\0\0'
+        printf %s "$2"
+        cat
+    } >"$1"
+}
+
+# one FILE DESCRIPTION: a case "c" with Q, K, V, Y of one element each: 0, 0, and V and Y from stdin, four bytes each
+one() {
+    { printf '\0\0\0\0\0\0\0\0' && cat; } | pack "$1" "{\"__metadata__\":{\"c\":\"$2\"},\
+\"c/Q\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[0,4]},\
+\"c/K\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[4,8]},\
+\"c/V\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[8,12]},\
+\"c/Y\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[12,16]}}"
+}
+q='\"' # a quote inside the metadata's JSON text
+sdpa="{${q}op${q}:${q}sdpa${q},${q}in${q}:[${q}Q${q},${q}K${q},${q}V${q}],${q}out${q}:{${q}Y${q}:[0.001,0.0]}}"
+
+# ---- wrong use ----
+run 2 "no file"
+run 2 "a file that is not there" "$work/none.safetensors"
+says "a file that is not there" 'none\.safetensors'
+echo hello >"$work/text.safetensors"
+run 2 "a file that is no safetensors file" "$work/text.safetensors"
+printf '' | pack "$work/empty.safetensors" '{}'
+run 2 "a file without cases" "$work/empty.safetensors"
+says "a file without cases" 'holds no cases'
+run 2 "a filter that matches nothing" "$vectors/seed.safetensors" --device cpu --filter 'nothing*'
+says "a filter that matches nothing" "matches 'nothing\*'"
+run 2 "an unknown algorithm" "$vectors/seed.safetensors" --device cpu --algorithm referense
+says "an unknown algorithm" "'referense'; did you mean reference"
+run 2 "an unknown option" "$vectors/seed.safetensors" --divice cpu
+run 2 "two files" "$vectors/seed.safetensors" "$vectors/seed.safetensors"
+
+# ---- verdicts ----
+printf '\0\0\200\077\0\0\200\077' | one "$work/right.safetensors" "$sdpa"
+run 0 "a right value" "$work/right.safetensors" --device cpu
+last "a right value" "1 passed, 0 failed, 0 skipped"
+printf '\0\0\200\077\0\0\0\100' | one "$work/wrong.safetensors" "$sdpa"
+run 1 "a wrong value" "$work/wrong.safetensors" --device cpu --algorithm reference
+says "a wrong value" '^FAIL c, reference on cpu: Y\[0,0\] is 1, not 2: off by 1, allowed 0\.002 \(1 of 1 elements\)'
+last "a wrong value" "0 passed, 1 failed, 0 skipped"
+printf '\0\0\300\177\0\0\300\177' | one "$work/nan.safetensors" "$sdpa"
+run 0 "NaN for NaN" "$work/nan.safetensors" --device cpu
+printf '\0\0\200\077\0\0\300\177' | one "$work/nan2.safetensors" "$sdpa"
+run 1 "one for NaN" "$work/nan2.safetensors" --device cpu
+printf '\0\0\300\177\0\0\200\077' | one "$work/nan3.safetensors" "$sdpa"
+run 1 "NaN for one" "$work/nan3.safetensors" --device cpu
+printf '\0\0\200\177\0\0\200\177' | one "$work/inf.safetensors" "$sdpa"
+run 0 "infinity for infinity" "$work/inf.safetensors" --device cpu
+printf '\0\0\200\177\0\0\200\377' | one "$work/inf2.safetensors" "$sdpa"
+run 1 "infinity for minus infinity" "$work/inf2.safetensors" --device cpu
+printf '\0\0\200\077\0\0\200\077' | one "$work/later.safetensors" "{${q}op${q}:${q}warp${q}}"
+run 0 "an op that is not known" "$work/later.safetensors" --device cpu
+says "an op that is not known" '1  op warp comes with a later version'
+last "an op that is not known" "0 passed, 0 failed, 1 skipped"
+
+# ---- cases that are not what they claim to be count as failed ----
+printf '\0\0\200\077\0\0\200\077' | one "$work/broken.safetensors" "{${q}op${q}"
+run 1 "a description that is no JSON" "$work/broken.safetensors" --device cpu
+says "a description that is no JSON" '^FAIL c, auto on cpu: its description'
+bad() { # NAME REPLACEMENT PATTERN
+    printf '\0\0\200\077\0\0\200\077' | one "$work/bad.safetensors" "$(printf %s "$sdpa" | sed "$2")"
+    run 1 "$1" "$work/bad.safetensors" --device cpu
+    says "$1" "$3"
+}
+bad "a tensor that is not there" 's/Y/Z/' 'c/Z'
+bad "tolerances that are none" 's/0\.001/true/' 'its tolerances are not \[rtol, atol\]'
+bad "a negative tolerance" 's/0\.001/-1/' 'its tolerances are not'
+bad "no outputs" 's/out/exit/' 'names no outputs'
+bad "a mask that is not there" 's/V\\"]/V\\",\\"attn_mask\\"]/' 'attn_mask'
+bad "an attribute that is no number" 's/{/{\\"attrs\\":{\\"scale\\":\\"x\\"},/' 'scale is not a number'
+bad "an unknown layout" 's/{/{\\"attrs\\":{\\"layout\\":\\"SBHD\\"},/' 'the layout SBHD is not known'
+bad "a layout for rank 4" 's/{/{\\"attrs\\":{\\"layout\\":\\"BSHD\\"},/' 'needs tensors of rank 4'
+bad "a rank that Attention does not take" 's/sdpa/Attention/' 'rank 2, not 3 or 4'
+bad "a dump of rank 2" 's/sdpa/clattn_run/' 'not 4'
+
+# ---- a dump replays ----
+if "$clattn" run "$vectors/torch.safetensors:sdpa_gqa_mask/Q" "$vectors/torch.safetensors:sdpa_gqa_mask/K" \
+    "$vectors/torch.safetensors:sdpa_gqa_mask/V" --keep "$vectors/torch.safetensors:sdpa_gqa_mask/attn_mask" \
+    --causal=bottom-right --window 5,2 --scale 0.25 --lengths 9,4 --lse "$work/lse.npy" -o "$work/o.npy" \
+    --dump "$work/dump.safetensors" --device cpu >"$work/out" 2>"$work/err"; then
+    ok
+    run 0 "a dump" "$work/dump.safetensors" --device cpu
+    last "a dump" "1 passed, 0 failed, 0 skipped"
+else
+    not_ok "a dump is written"
+fi
+
+# ---- the packed vectors ----
+run 0 "the seed articles" "$vectors/seed.safetensors" --device cpu
+last "the seed articles" "3 passed, 0 failed, 4 skipped"
+
+# rows OP PASSED: every algorithm's row of an op has at least that many passed and none failed
+rows() {
+    for algorithm in fused_lanes fused_tiles materialised blas reference; do
+        row=$(grep -E "^$algorithm +[^ ]+ +$1 " "$work/out" | awk '{ print $4, $5, $6 }')
+        set -- "$1" "$2" ${row:-0 1 0}
+        if [ "$3" -ge "$2" ] && [ "$4" -eq 0 ]; then
+            ok
+        else
+            failed=$((failed + 1))
+            echo "FAIL $1, $algorithm: $3 passed, $4 failed, $5 skipped, not $2 passed"
+        fi
+    done
+}
+run 0 "PyTorch's vectors" "$vectors/torch.safetensors" --algorithm all --filter 'sdpa_*'
+rows sdpa 90
+run 0 "ONNX's vectors" "$vectors/onnx.safetensors" --algorithm all --filter 'test_attention_*'
+rows Attention 36
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
