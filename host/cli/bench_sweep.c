@@ -154,11 +154,12 @@ static void sort_families(cla_bench *bench) {
 
 int cla_bench_sweep(cla_bench *bench, char *const *texts, int count, const char *text) {
     sweep s = {0};
+    if (!text && count > 1 && !strpbrk(texts[0], " \t")) /* a whole problem has two words at least */
+        return cla_fail(CLA_EXIT_USAGE, "bench: %s %s ...: put quotes around a problem, 'b1 h8 n2048 d64'", texts[0],
+                        texts[1]);
     int exit_status = text ? parse_sweep(text, &s) : CLA_EXIT_OK;
     for (int i = 0; i < count && exit_status == CLA_EXIT_OK; i++)
         exit_status = s.letter ? add_sweep(bench, texts[i], &s) : add(bench, texts[i]);
-    if (exit_status == CLA_EXIT_USAGE && count > 1 && !strpbrk(texts[0], " \t"))
-        return cla_fail(exit_status, "bench: a problem is one word: put quotes around it, 'b1 h8 n2048 d64'");
     if (exit_status != CLA_EXIT_OK)
         return exit_status;
     bench->swept = s.letter ? s.letter : 'n';

@@ -3,7 +3,7 @@
 # clattn bench: usage errors, table, crossovers, JSON, plot, and that what is too long is cut.
 #   bench.sh CLATTN      last line: N passed, N failed; exit status 1 when something failed
 set -u
-clattn=$1
+case $1 in /*) clattn=$1 ;; *) clattn=$PWD/$1 ;; esac
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 passed=0
@@ -45,7 +45,7 @@ run 2 "no problem"
 run 2 "an unknown word" 'b1 n8 d8 fast'
 says "an unknown word" 'problem "b1 n8 d8 fast": fast: no such word'
 run 2 "a problem without quotes" b1 h2 n64 d64
-says "a problem without quotes" 'put quotes around it'
+says "a problem without quotes" 'put quotes around a problem'
 run 2 "a problem without queries" 'h2 d64'
 says "a problem without queries" 'the number of queries is missing'
 for sweep in n n= n=8 n=8: n=16:8 n=0:8 x=1:2 n=1:2:1 n=1:2:3:4 n=1:2x nn=1:2; do
@@ -111,7 +111,13 @@ says "the crossover with transfers" 'transfers included \('
 # ---- gnuplot is missing: said before anything is measured ----
 mkdir "$work/bin"
 ln -s "$(command -v sh)" "$work/bin/sh"
-PATH="$work/bin" run 1 "no gnuplot" 'n8 d8' --plot "$work/c.svg" --devices cpu --algorithms reference
+cat >"$work/bare" <<END
+#!/bin/sh
+PATH='$work/bin' exec '$clattn' "\$@"
+END
+chmod +x "$work/bare"
+clattn=$work/bare
+run 1 "no gnuplot" 'n8 d8' --plot "$work/c.svg" --devices cpu --algorithms reference
 says "no gnuplot" 'install the package gnuplot-nox'
 holds "no gnuplot: nothing is measured" [ ! -s "$work/out" ]
 
