@@ -53,7 +53,7 @@ static size_t spec_count(const cla_arg_spec *specs) {
 static const char *nearest_option(const cla_arg_spec *specs, const char *name) {
     const char *names[CLA_ARGS_MAX + 2];
     size_t n = 0;
-    for (; specs[n].name && n < CLA_ARGS_MAX; n++)
+    for (; n < CLA_ARGS_MAX && specs[n].name; n++)
         names[n] = specs[n].name;
     names[n++] = "help";
     names[n] = NULL;
@@ -153,7 +153,7 @@ static size_t index_of_option(const cla_args *args, const char *name) {
     for (size_t i = 0; args->specs[i].name; i++)
         if (strcmp(args->specs[i].name, name) == 0)
             return i;
-    assert(!"an option that is not in the table");
+    assert(0 && "an option that is not in the table");
     return 0;
 }
 
