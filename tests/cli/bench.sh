@@ -3,6 +3,8 @@
 # clattn bench: usage errors, table, crossovers, JSON, plot, and that what is too long is cut.
 #   bench.sh CLATTN      last line: N passed, N failed; exit status 1 when something failed
 set -u
+ASAN_OPTIONS=${ASAN_OPTIONS:-}:allocator_may_return_null=1
+export ASAN_OPTIONS
 case $1 in /*) clattn=$1 ;; *) clattn=$PWD/$1 ;; esac
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -95,8 +97,8 @@ says "a limit: larger sizes are not run" '^  cpu reference not run: a run would 
 run 1 "nothing applies" 'n8 d8' --devices cpu --algorithms fused_lanes
 says "nothing applies" '^  cpu fused_lanes cannot: '
 says "nothing applies" 'nothing was measured'
-run 1 "too large for the memory" 'n2000000 d64 keep' --devices cpu --algorithms reference
-says "too large for the memory" '^clattn: bench: b1 h1 n2000000'
+run 1 "too large for the memory" 'n20000000 d1 keep' --devices cpu --algorithms reference
+says "too large for the memory" '^clattn: bench: b1 h1 n20000000'
 
 # ---- all devices and algorithms, results compared ----
 run 0 "all algorithms" 'h2 d16' --sweep n=32:64 --repeat 2 --plot "$work/b.svg" --json "$work/b.json"
