@@ -173,8 +173,9 @@ static void print_summary(const run *r) {
         printf("%-8s batch %lld in %s\n", "heat map", (long long)o->batch, o->heatmap);
     if (o->dump)
         printf("%-8s in %s; `clattn check %s` replays it\n", "case", o->dump, o->dump);
-    printf("%-8s %s on %s (%s), %.3g ms\n", "by", r->report.algorithm, r->device.spec, r->device.name,
-           1e3 * r->report.seconds);
+    const bool seconds = r->report.seconds >= 1;
+    printf("%-8s %s on %s (%s), %.3g %s\n", "by", r->report.algorithm, r->device.spec, r->device.name,
+           r->report.seconds * (seconds ? 1 : 1e3), seconds ? "s" : "ms");
 }
 
 /* A result that verification found wrong is not written; the case that shows it is. */
