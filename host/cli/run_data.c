@@ -154,13 +154,13 @@ static void take_batch(clattn_tensor *t, int64_t batch) {
         *t = clattn_tensor_slice(*t, 0, batch, 1);
 }
 
-static clattn_status weights_on(clattn_context *context, const clattn_attention_args *args) {
+clattn_status cla_weights_run(clattn_context *context, const clattn_attention_args *args, bool explain) {
     clattn_context *cpu = NULL;
     if (cla_gives_weights(context, args, NULL))
-        return cla_job_run(context, args, false, NULL);
+        return cla_job_run(context, args, explain, NULL);
     clattn_status status = clattn_context_create("cpu", NULL, &cpu);
     if (status == CLATTN_OK)
-        status = cla_job_run(cpu, args, false, NULL);
+        status = cla_job_run(cpu, args, explain, NULL);
     clattn_context_destroy(cpu);
     return status;
 }
@@ -184,7 +184,7 @@ int cla_run_data_weights(clattn_context *context, const clattn_attention_args *a
         a.o = clattn_array_tensor(&o);
         a.lse = (clattn_tensor){0};
         a.weights = clattn_array_tensor(weights);
-        status = weights_on(context, &a);
+        status = cla_weights_run(context, &a, false);
     }
     clattn_array_free(&o);
     return status == CLATTN_OK ? CLA_EXIT_OK : cla_fail_status(status, "weights");
