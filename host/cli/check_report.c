@@ -7,8 +7,9 @@
 #include <string.h>
 
 static char *copy(const char *text) {
-    char *new_text = malloc(strlen(text) + 1);
-    return new_text ? strcpy(new_text, text) : NULL;
+    const size_t size = strlen(text) + 1;
+    char *new_text = malloc(size);
+    return new_text ? memcpy(new_text, text, size) : NULL;
 }
 
 static cla_check_count *row(cla_check_report *r, const cla_check_target *target, const char *op) {
