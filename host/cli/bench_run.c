@@ -283,37 +283,37 @@ static double median(double *values, int count) {
     return count % 2 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
 }
 
-static bool take_turn(lane *l) {
+/* One timed run, or one timed call. Both come behind another algorithm's, so that caches are as cold for either. */
+static bool take_turn(lane *l, bool call) {
     double seconds;
-    if (l->runs < l->runs_wanted) {
-        pause_between();
-        if (!run_once(l, &seconds))
-            return false;
-        l->run_ms[l->runs++] = 1e3 * seconds;
-    }
-    if (l->calls < l->calls_wanted) {
-        pause_between();
-        if (!call_once(l, &seconds))
-            return false;
+    pause_between();
+    if (call ? !call_once(l, &seconds) : !run_once(l, &seconds))
+        return false;
+    if (call)
         l->call_ms[l->calls++] = 1e3 * seconds;
-    }
+    else
+        l->run_ms[l->runs++] = 1e3 * seconds;
     return true;
+}
+
+static bool wants_turn(const lane *l, bool call) {
+    return l->plan && l->entry->state != CLA_BENCH_FAILED &&
+           (call ? l->calls < l->calls_wanted : l->runs < l->runs_wanted);
 }
 
 static void take_turns(lane *lanes, size_t count) {
     cla_progress progress = cla_progress_begin("bench");
     int64_t done = 0, total = 0;
-    bool more = true;
     for (size_t i = 0; i < count; i++)
-        total += lanes[i].runs_wanted;
-    while (more) {
+        total += lanes[i].runs_wanted + lanes[i].calls_wanted;
+    for (bool more = true; more;) {
         more = false;
-        for (size_t i = 0; i < count; i++) {
-            lane *l = &lanes[i];
-            if (!l->plan || l->entry->state == CLA_BENCH_FAILED || l->runs >= l->runs_wanted)
+        for (size_t i = 0; i < 2 * count; i++) { /* runs of all, then calls of all */
+            lane *l = &lanes[i % count];
+            if (!wants_turn(l, i >= count))
                 continue;
             cla_progress_step(&progress, done++, total);
-            more |= take_turn(l);
+            more |= take_turn(l, i >= count);
         }
     }
     cla_progress_end(&progress);
