@@ -66,47 +66,14 @@ Test(algo_blas, exponential_is_within_two_ulps) {
 }
 
 Test(algo_blas, long_uniform_row_is_exact) {
-    enum { M = 70000, D = 4 };
     clattn_context *context = checks_open("cpu");
-    float *ones = malloc(M * D * sizeof *ones), *w = malloc(M * sizeof *w), q[D] = {0}, o[D], lse[1];
-    for (int i = 0; i < M * D; i++)
-        ones[i] = 1;
-    for (int weights = 0; weights < 2; weights++) {
-        const checks_call c = {1, M, D, D, q, ones, ones, NULL, NULL, o, lse, weights ? w : NULL};
-        clattn_attention_args a = checks_args(&c);
-        a.algorithm = "blas";
-        SUCCEEDS(clattn_attention(context, &a));
-        cr_expect_float_eq(o[0], 1, oracle_floor(CLATTN_F32, 1));
-        cr_expect_float_eq(lse[0], log(M), oracle_floor(CLATTN_F32, log(M)));
-    }
-    cr_expect_float_eq(w[M - 1] * M, 1, oracle_floor(CLATTN_F32, 1));
-    free(ones);
-    free(w);
+    checks_long_row(context, "blas");
     clattn_context_destroy(context);
 }
 
 Test(algo_blas, rows_that_share_their_place_are_copied) {
-    enum { M = 9, D = 4 };
     clattn_context *context = checks_open("cpu");
-    float x[64], o[2][M * D], dense[M * D];
-    const int64_t shape[] = {1, 1, M, D};
-    oracle_random random = {7};
-    for (int i = 0; i < 64; i++)
-        x[i] = (float)oracle_normal(&random);
-    /* Rows of a sliding window, and one row for all. */
-    for (int64_t step = 0; step < 3; step += 2) {
-        for (int i = 0; i < M * D; i++)
-            dense[i] = x[i / D * step + i % D];
-        for (int way = 0; way < 2; way++) {
-            clattn_tensor t = clattn_tensor_host(way ? x : dense, CLATTN_F32, 4, shape);
-            if (way)
-                t.stride[2] = step;
-            const clattn_attention_args a = {
-                .q = t, .k = t, .v = t, .o = clattn_tensor_host(o[way], CLATTN_F32, 4, shape), .algorithm = "blas"};
-            SUCCEEDS(clattn_attention(context, &a));
-        }
-        cr_expect_eq(memcmp(o[0], o[1], sizeof o[0]), 0);
-    }
+    checks_shared_rows(context, "blas");
     clattn_context_destroy(context);
 }
 
@@ -141,14 +108,7 @@ Test(algo_blas, keeps_below_the_callers_limit) {
 
 Test(algo_blas, computes_weights_and_lse_without_values) {
     clattn_context *context = checks_open("cpu");
-    const float q[2] = {0, 0}, k[2] = {5, 6};
-    float o[1], lse[2], w[4];
-    const checks_call c = {2, 2, 1, 0, q, k, q, NULL, NULL, o, lse, w};
-    clattn_attention_args a = checks_args(&c);
-    a.algorithm = "blas";
-    SUCCEEDS(clattn_attention(context, &a));
-    cr_expect_float_eq(lse[1], log(2), oracle_floor(CLATTN_F32, 1));
-    cr_expect_eq(w[3], 0.5f);
+    checks_without_values(context, "blas");
     clattn_context_destroy(context);
 }
 
