@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The exact results and what may differ from them. */
+#include "attention/plan.h"
 #include "oracle_internal.h"
 #include <math.h>
 #include <stdio.h>
@@ -7,23 +8,22 @@
 
 double oracle_floor(clattn_dtype dtype, double largest) { return (dtype == CLATTN_F64 ? 1e-14 : 1e-6) * largest; }
 
-/* `reference` in f64, on a copy of the case in that type, dense. */
+/* The reference's loops on a copy of the case in f64, dense; sums in double, and in long double to judge f64. */
 static clattn_status run_exact(oracle_case *c, char text[ORACLE_TEXT]) {
     oracle_case wide = *c;
     oracle_arrays arrays;
-    clattn_context *context = NULL;
+    cla_problem problem = {0};
     wide.config.dtype = CLATTN_F64;
     wide.config.layout = ORACLE_BHSD;
     oracle_arrays_make(&wide, &arrays);
-    arrays.args.algorithm = "reference";
-    clattn_status status = clattn_context_create("cpu", NULL, &context);
+    clattn_status status = cla_problem_init(&problem, &arrays.args);
     if (status == CLATTN_OK)
-        status = clattn_attention(context, &arrays.args);
+        status = cla_reference_run(&problem, c->config.dtype == CLATTN_F64);
+    cla_problem_free(&problem);
     if (status == CLATTN_OK)
         oracle_arrays_take(&wide, &arrays, &c->exact);
     else
         snprintf(text, ORACLE_TEXT, "reference in f64: %s", clattn_last_error());
-    clattn_context_destroy(context);
     oracle_arrays_free(&arrays);
     return status;
 }

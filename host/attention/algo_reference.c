@@ -14,7 +14,7 @@ static bool suits(const clattn_device_info *device, char *reason, size_t reason_
 }
 
 static clattn_status create(clattn_plan *plan) {
-    cla_str_append(&plan->text, "sums in %s\n", plan->problem.dtype == CLATTN_F64 ? "long double" : "double");
+    cla_str_append(&plan->text, "sums in double\n");
     return CLATTN_OK;
 }
 
@@ -25,8 +25,7 @@ static clattn_tensor on_host(const clattn_tensor *t) {
     return r;
 }
 
-static clattn_status execute(clattn_plan *plan) {
-    const cla_problem *p = &plan->problem;
+clattn_status cla_reference_run(const cla_problem *p, bool wide) {
     const cla_ref_attention a = {.dtype = p->dtype,
                                  .B = p->B,
                                  .H = p->H,
@@ -51,8 +50,10 @@ static clattn_status execute(clattn_plan *plan) {
                                  .right = p->right,
                                  .key_lengths = p->key_lengths,
                                  .offsets = p->offsets};
-    return p->dtype == CLATTN_F64 ? cla_ref_attention_long_double(&a) : cla_ref_attention_double(&a);
+    return wide ? cla_ref_attention_long_double(&a) : cla_ref_attention_double(&a);
 }
+
+static clattn_status execute(clattn_plan *plan) { return cla_reference_run(&plan->problem, false); }
 
 static void destroy(clattn_plan *plan) { (void)plan; }
 
