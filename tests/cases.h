@@ -47,6 +47,27 @@ static inline void agrees(oracle_case *c, const oracle_runner *runner) {
     cr_assert(oracle_compare(c, runner->algorithm, text), "%s", text);
 }
 
+/* One problem on every algorithm of both devices, in f32 and f64. */
+static inline void all_agree(const oracle_config *config) {
+    oracle_runner runners[ORACLE_RUNNERS];
+    const size_t n = oracle_open(runners);
+    char text[ORACLE_TEXT] = "";
+    for (int dtype = CLATTN_F32; dtype <= CLATTN_F64; dtype++) {
+        oracle_config typed = *config;
+        typed.dtype = (clattn_dtype)dtype;
+        oracle_case *c = oracle_make(&typed);
+        cr_assert(oracle_exact(c, text), "%s", text);
+        for (size_t i = 0; i < n; i++)
+            if (dtype == CLATTN_F32 || runners[i].has_f64) {
+                runs(c, &runners[i]);
+                cr_expect(oracle_compare(c, runners[i].algorithm, text), "%s", text);
+                c->config.weights = config->weights;
+            }
+        oracle_free(c);
+    }
+    oracle_close(runners, n);
+}
+
 /* Sets n values, given as doubles. */
 #define SET(to, ...) memcpy((to), (const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}))
 

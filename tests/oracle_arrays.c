@@ -86,14 +86,23 @@ static double element(const oracle_array *a, clattn_dtype dtype, int64_t at) {
                                : (double)((const float *)(const void *)a->data)[at];
 }
 
-/* Place of the n-th element in row-major order, with its shape's own strides or the view's. */
-static int64_t place(const clattn_tensor *view, int64_t n) {
-    int64_t at = view->offset;
-    for (int i = 3; i >= 0; i--) {
-        at += n % view->shape[i] * view->stride[i];
-        n /= view->shape[i];
+/* Walks over a view in row-major order. */
+typedef struct {
+    int64_t index[3], at;
+} walk;
+
+static walk walk_start(const clattn_tensor *view) { return (walk){.at = view->offset}; }
+
+/* The next row, of the last axis; false after the last one. */
+static bool walk_row(const clattn_tensor *view, walk *w) {
+    for (int i = 2; i >= 0; i--) {
+        w->at += view->stride[i];
+        if (++w->index[i] < view->shape[i])
+            return true;
+        w->at -= w->index[i] * view->stride[i];
+        w->index[i] = 0;
     }
-    return at;
+    return false;
 }
 
 static void fill(const oracle_case *c, int tensor, const oracle_array *a, const clattn_tensor *view) {
@@ -101,11 +110,17 @@ static void fill(const oracle_case *c, int tensor, const oracle_array *a, const 
         [ORACLE_Q] = c->q, [ORACLE_K] = c->k, [ORACLE_V] = c->v, [ORACLE_BIAS] = c->bias};
     const unsigned char *bytes = tensor == ORACLE_KEEP ? c->keep : c->drop;
     const size_t size = clattn_dtype_size(view->dtype);
-    for (int64_t n = 0; n < oracle_elements(view->shape); n++)
-        if (is_output(tensor))
-            memset(a->owned + (size_t)place(view, n) * size, 1, size);
-        else
-            set_element(a, view->dtype, place(view, n), reals[tensor] ? reals[tensor][n] : bytes[n]);
+    walk w = walk_start(view);
+    int64_t n = 0;
+    do {
+        for (int64_t j = 0; j < view->shape[3]; j++, n++) {
+            const int64_t at = w.at + j * view->stride[3];
+            if (is_output(tensor))
+                memset(a->owned + (size_t)at * size, 1, size);
+            else
+                set_element(a, view->dtype, at, reals[tensor] ? reals[tensor][n] : bytes[n]);
+        }
+    } while (walk_row(view, &w));
 }
 
 /* Q, K and V, or K and V, side by side in the rows of one array. */
@@ -204,14 +219,23 @@ void oracle_arrays_take(const oracle_case *c, const oracle_arrays *arrays, const
         [ORACLE_O] = outputs->o, [ORACLE_LSE] = outputs->lse, [ORACLE_WEIGHTS] = outputs->weights};
     for (int t = ORACLE_O; t <= ORACLE_WEIGHTS; t++) {
         const clattn_tensor *view = &arrays->view[t];
-        for (int64_t n = 0; view->rank && n < oracle_elements(view->shape); n++)
-            to[t][n] = element(&arrays->list[arrays->of[t]], c->config.dtype, place(view, n));
+        if (view->rank == 0)
+            continue;
+        const oracle_array *a = &arrays->list[arrays->of[t]];
+        walk w = walk_start(view);
+        int64_t n = 0;
+        do
+            for (int64_t j = 0; j < view->shape[3]; j++, n++)
+                to[t][n] = element(a, c->config.dtype, w.at + j * view->stride[3]);
+        while (walk_row(view, &w));
     }
 }
 
 int oracle_arrays_damage(const oracle_arrays *arrays, size_t *at_byte) {
     for (int i = 0; i < arrays->count; i++) {
         const oracle_array *a = &arrays->list[i];
+        if (memcmp(a->data, a->before, a->bytes) == 0)
+            continue;
         for (*at_byte = 0; *at_byte < a->bytes; ++*at_byte)
             if (!a->owned[*at_byte] && a->data[*at_byte] != a->before[*at_byte])
                 return i;

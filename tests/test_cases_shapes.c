@@ -160,28 +160,17 @@ Test(cases, C07_inputs_may_broadcast_by_stride_0_and_outputs_may_not) { on_each(
 
 /* ---- head dims ---- */
 
-static void c08(const oracle_runner *r, clattn_dtype dtype) {
+Test(cases, C08_every_head_dim_is_right_and_writes_nothing_else) {
     static const int64_t dims[] = {1, 2, 3, 5, 7, 9, 15, 17, 31, 33, 40, 59, 63, 65, 72, 80, 96, 100, 127, 129, 224};
-    for (size_t n = 0; n < sizeof dims / sizeof *dims; n++) {
-        const oracle_config config = {
-            .dtype = dtype, .H = 2, .N = 19, .M = 35, .D = dims[n], .guard = 64, .lse = true, .seed = 80 + n};
-        oracle_case *c = oracle_make(&config);
-        agrees(c, r);
-        oracle_free(c);
-    }
+    for (size_t n = 0; n < sizeof dims / sizeof *dims; n++)
+        all_agree(&(oracle_config){.H = 2, .N = 19, .M = 35, .D = dims[n], .guard = 64, .lse = true, .seed = 80 + n});
 }
-Test(cases, C08_every_head_dim_is_right_and_writes_nothing_else) { on_each(c08); }
 
-static void c09(const oracle_runner *r, clattn_dtype dtype) {
+Test(cases, C09_head_dims_above_256_are_right) {
     static const int64_t dims[] = {257, 320, 512, 1024};
-    for (size_t n = 0; n < 4; n++) {
-        const oracle_config config = {.dtype = dtype, .H = 8, .N = 1, .M = 1024, .D = dims[n], .seed = 90 + n};
-        oracle_case *c = oracle_make(&config);
-        agrees(c, r);
-        oracle_free(c);
-    }
+    for (size_t n = 0; n < 4; n++)
+        all_agree(&(oracle_config){.H = 8, .N = 1, .M = 1024, .D = dims[n], .seed = 90 + n});
 }
-Test(cases, C09_head_dims_above_256_are_right) { on_each(c09); }
 
 /* ---- sizes of zero ---- */
 
