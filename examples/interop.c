@@ -103,7 +103,7 @@ int main(void) {
         (&k[0][0][0])[i] = 1;
         (&v[0][0][0])[i] = cosf((float)i);
     }
-    mine m = {NULL};
+    mine m = {0};
     const cl_int code = open_mine(&m);
     if (code != CL_SUCCESS)
         fprintf(stderr, "no OpenCL context: %d\n", code);

@@ -26,7 +26,7 @@ for masks in 0 1 2 3; do
         "attention_tiles.cl TR=16 TC=16 NR=4 NC=4 NV=1 DC=32 JC=16 SLICED=0 ALIGNED4=0 MASKS=$masks"
         "attention_tiles.cl TR=8 TC=8 NR=2 NC=4 NV=2 DC=16 JC=8 SLICED=1 ALIGNED4=1 MASKS=$masks"
         "attention_tiles.cl TR=8 TC=8 NR=2 NC=4 NV=2 DC=16 JC=8 SLICED=1 ALIGNED4=2 MASKS=$masks"
-        "softmax.cl WG=64 MASKS=$masks"
+        "softmax.cl WG=64 KEYS=256 MASKS=$masks"
     )
 done
 
