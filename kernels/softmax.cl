@@ -41,7 +41,8 @@ void softmax_rows(__global real *scratch, __global real *weights, __global real 
     __local real shared[WG];
     const int lid = (int)get_local_id(0);
     const long row = get_group_id(0);
-    const int i = (int)(row % a.N), h = (int)(row / a.N % a.H), b = (int)(row / a.N / a.H);
+    const long head = row / a.N; /* remainders by hand: Oclgrind does not know what LLVM makes of / and % together */
+    const int i = (int)(row - head * a.N), b = (int)(head / a.H), h = (int)(head - (long)b * a.H);
     __global real *s = scratch + a.s_0 + b * a.s_b + h * a.s_h + i * a.s_i;
     int2 seen = (int2)(0, a.M);
 #if INTERVAL
@@ -94,26 +95,27 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void softmax_values(__global const real *v, __global real *scratch, __global int *flags, const cla_values_args a) {
     __local real shared[WG];
     const int lid = (int)get_local_id(0);
-    const long block = get_group_id(0) % a.blocks, head = get_group_id(0) / a.blocks;
-    const int first = (int)block * KEYS, rows = min(KEYS, a.M - first);
-    __global const real *x = v + a.v_0 + head / a.H * a.v_b + head % a.H * a.v_h + first * a.v_j;
+    const long group = get_group_id(0), head = group / a.blocks, b = head / a.H;
+    const int first = (int)(group - head * a.blocks) * KEYS, rows = min(KEYS, a.M - first);
+    const int row_step = WG / a.columns, column_step = WG - row_step * a.columns;
+    __global const real *x = v + a.v_0 + b * a.v_b + (head - b * a.H) * a.v_h + first * a.v_j;
     __global real *y = scratch + a.y_0 + (head * a.M + first) * a.columns;
     real found = R(0.0);
-    int j = lid / a.columns, d = lid % a.columns;
+    int j = lid / a.columns, d = lid - j * a.columns;
     while (j < rows) {
         const real value = x[j * a.v_j + d];
         const int finite = isfinite(value);
         found = finite ? found : R(1.0);
         y[(long)j * a.columns + d] = finite ? value : R(0.0);
-        j += WG / a.columns;
-        d += WG % a.columns;
+        j += row_step;
+        d += column_step;
         j += d >= a.columns;
         d -= d >= a.columns ? a.columns : 0;
     }
     shared[lid] = found;
     found = cla_reduce_max(shared, lid, WG);
     if (lid == 0)
-        flags[a.flag_0 + get_group_id(0)] = found > R(0.0);
+        flags[a.flag_0 + group] = found > R(0.0);
 }
 
 /* O / sum of weights; before that, what kept weights make of values that are not finite. */
@@ -121,10 +123,11 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void softmax_outputs(__global const real *scratch, __global const int *flags, __global const real *v, __global real *o,
                      const cla_outputs_args a) {
     const long n = get_global_id(0), row = n / a.columns;
-    const int d = (int)(n % a.columns);
+    const int d = (int)(n - row * a.columns);
     if (row >= (long)a.B * a.H * a.N)
         return;
-    const int i = (int)(row % a.N), h = (int)(row / a.N % a.H), b = (int)(row / a.N / a.H), hk = h / a.group;
+    const long head = row / a.N;
+    const int i = (int)(row - head * a.N), b = (int)(head / a.H), h = (int)(head - (long)b * a.H), hk = h / a.group;
     __global const int *flag = flags + a.flag_0 + (long)(b * a.Hk + hk) * a.blocks;
     __global const real *w = scratch + a.s_0 + row * a.M;
     __global const real *x = v + a.v_0 + b * a.v_b + hk * a.v_h + d;
