@@ -82,9 +82,9 @@ bool oracle_sees(const oracle_case *c, int64_t b, int64_t h, int64_t i, int64_t 
 /* The bias of a score, 0 without one. */
 double oracle_bias(const oracle_case *c, int64_t b, int64_t h, int64_t i, int64_t j);
 
-/* Results of the reference in f64 (in long double to judge f64), and what semantics.md allows: twice the error of the
- * plain evaluation in the config's type, with a floor. false, with the reason in text, when the two disagree
- * altogether. */
+/* Results of the reference in f64 (in long double to judge f64), and what is allowed: twice the error of the plain
+ * evaluation in the config's type, of the worst of a few orders of its sums, with a floor. false, with the reason in
+ * text, when the two disagree altogether. */
 bool oracle_exact(oracle_case *c, char text[ORACLE_TEXT]);
 /* Lays the inputs out, runs an algorithm (NULL: the library's choice) and takes the outputs. Outputs that the algorithm
  * cannot give on this problem are to be left out of the config by the caller. false, with the reason in text, when the

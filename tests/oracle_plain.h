@@ -1,43 +1,77 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plain evaluation, for one type: QK^T, row softmax and PV in order, without care. Included by two files that
- * define REAL, EXP, LOG   the type, and functions of it ORACLE_PLAIN     the function's full name */
+/* The plain evaluation, for one type: QK^T, row softmax and PV in turn, without care. Its error depends on the order of
+ * the sums, so there is more than one. Included by two files that define
+ *   REAL, EXP, LOG   the type, and functions of it
+ *   ORACLE_PLAIN     the function's full name */
 #include "oracle_internal.h"
 #include <math.h>
 #include <stdlib.h>
 
+enum { LANES = 8 };
+
+/* Sums of numbers that come one after the other: as they come, or as a vector of 8 lanes does it. */
+typedef struct {
+    REAL lane[LANES];
+} sums;
+
+static void add(sums *s, oracle_order order, int64_t at, REAL x) {
+    s->lane[order == ORACLE_IN_LANES ? at % LANES : 0] += x;
+}
+
+static REAL total(const sums *s) {
+    REAL x = 0;
+    for (int i = LANES - 1; i >= 0; i--)
+        x += s->lane[i];
+    return x;
+}
+
+static int64_t turn(oracle_order order, int64_t at, int64_t count) {
+    return order == ORACLE_BACKWARD ? count - 1 - at : at;
+}
+
 /* Scores, -inf where excluded. */
-static void scores_of(const oracle_case *c, int64_t b, int64_t h, int64_t i, REAL *s) {
+static void scores_of(const oracle_case *c, oracle_order order, int64_t b, int64_t h, int64_t i, REAL *s) {
     const oracle_config *f = &c->config;
     const double *q = c->q + ((b * f->H + h) * f->N + i) * f->D;
     const REAL scale = (REAL)(f->has_scale ? f->scale : 1 / sqrt((double)f->D));
     for (int64_t j = 0; j < f->M; j++) {
         const double *k = c->k + ((b * f->Hk + h / (f->H / f->Hk)) * f->M + j) * f->D;
-        REAL sum = 0;
-        for (int64_t d = 0; d < f->D; d++)
-            sum += (REAL)q[d] * (REAL)k[d];
-        s[j] = scale * sum + (REAL)oracle_bias(c, b, h, i, j);
+        sums sum = {{0}};
+        s[j] = -(REAL)INFINITY;
         if (!oracle_sees(c, b, h, i, j) || oracle_bias(c, b, h, i, j) == -INFINITY)
-            s[j] = -(REAL)INFINITY;
+            continue;
+        for (int64_t n = 0; n < f->D; n++) {
+            const int64_t d = turn(order, n, f->D);
+            add(&sum, order, n, (REAL)q[d] * (REAL)k[d]);
+        }
+        s[j] = scale * total(&sum) + (REAL)oracle_bias(c, b, h, i, j);
     }
 }
 
-static void row_of(const oracle_case *c, int64_t b, int64_t h, int64_t i, REAL *s, const oracle_outputs *out) {
+static void row_of(const oracle_case *c, oracle_order order, int64_t b, int64_t h, int64_t i, REAL *s,
+                   const oracle_outputs *out) {
     const oracle_config *f = &c->config;
     const int64_t row = (b * f->H + h) * f->N + i;
-    REAL m = -(REAL)INFINITY, l = 0;
-    scores_of(c, b, h, i, s);
+    const double *v = c->v + (b * f->Hk + h / (f->H / f->Hk)) * f->M * f->Dv;
+    REAL m = -(REAL)INFINITY;
+    sums sum = {{0}};
+    scores_of(c, order, b, h, i, s);
     for (int64_t j = 0; j < f->M; j++)
         m = s[j] > m ? s[j] : m;
-    for (int64_t j = 0; j < f->M; j++) {
+    for (int64_t n = 0; n < f->M; n++) {
+        const int64_t j = turn(order, n, f->M);
         s[j] = s[j] == -(REAL)INFINITY ? -1 : EXP(s[j] - m);
-        l += s[j] == -1 ? 0 : s[j];
+        add(&sum, order, n, s[j] == -1 ? 0 : s[j]);
     }
+    const REAL l = total(&sum);
     for (int64_t d = 0; d < f->Dv; d++) {
-        REAL sum = 0;
-        for (int64_t j = 0; j < f->M; j++)
+        sum = (sums){{0}};
+        for (int64_t n = 0; n < f->M; n++) {
+            const int64_t j = turn(order, n, f->M);
             if (s[j] != -1)
-                sum += s[j] / l * (REAL)c->v[((b * f->Hk + h / (f->H / f->Hk)) * f->M + j) * f->Dv + d];
-        out->o[row * f->Dv + d] = (double)sum;
+                add(&sum, order, n, s[j] / l * (REAL)v[j * f->Dv + d]);
+        }
+        out->o[row * f->Dv + d] = (double)total(&sum);
     }
     for (int64_t j = 0; out->weights && j < f->M; j++)
         out->weights[row * f->M + j] = s[j] == -1 ? 0 : (double)(s[j] / l);
@@ -45,10 +79,10 @@ static void row_of(const oracle_case *c, int64_t b, int64_t h, int64_t i, REAL *
         out->lse[row] = (double)(m + LOG(l));
 }
 
-void ORACLE_PLAIN(const oracle_case *c, const oracle_outputs *outputs) {
+void ORACLE_PLAIN(const oracle_case *c, oracle_order order, const oracle_outputs *outputs) {
     const oracle_config *f = &c->config;
     REAL *s = oracle_alloc((size_t)f->M, sizeof *s);
     for (int64_t row = 0; row < f->B * f->H * f->N; row++)
-        row_of(c, row / (f->H * f->N), row / f->N % f->H, row % f->N, s, outputs);
+        row_of(c, order, row / (f->H * f->N), row / f->N % f->H, row % f->N, s, outputs);
     free(s);
 }
