@@ -16,7 +16,8 @@
 #define SCORE_TILES ((BN + BM) * DSTRIDE)
 #define WEIGHT_TILES (BM * PSTRIDE + BM * TC / 4)
 #define TILES (SCORE_TILES > WEIGHT_TILES ? SCORE_TILES : WEIGHT_TILES)
-#if NC % 4 || TC % 4 || DC % 8 || BN % JC || JC % 4
+#if NC % 4 || TC % 4 || JC % 4 || 4 * TC % JC || BN % JC || JC * VSTRIDE % WG || DC % 8 || WG % (DC / 4) ||              \
+    BN % (WG / (DC / 4)) || BM % (WG / (DC / 4))
 #error "attention_tiles: impossible key"
 #endif
 /* x indexes registers, so the loop must vanish; some compilers unroll it only in a function of its own, not in the kernel. */
@@ -24,7 +25,7 @@
 /* The weight of an excluded key. It is told from other zeros only where its value must be selected away. */
 #define EXCLUDED (-R(0.0))
 
-static inline real weight_of(real x) {
+static inline real4 weights_of(real4 x) {
 #if REAL == 64
     return exp(x);
 #else
@@ -32,43 +33,47 @@ static inline real weight_of(real x) {
 #endif
 }
 
-/* p[d .. d+3], zero from `dims` on; `whole`: no test needed. */
-static inline real4 load4(__global const real *p, int d, int dims, int whole) {
+/* p[d .. d+3], zero from `dims` on; dims >= 1. No load waits for a test, so that many are under way at once. */
+static inline real4 load4(__global const real *p, int d, int dims) {
 #if ALIGNED4 == 2
-    return whole || d < dims ? *(__global const real4 *)(p + d) : (real4)(R(0.0));
+    const real4 x = *(__global const real4 *)(p + min(d, dims - 4));
+    return d < dims ? x : (real4)(R(0.0));
 #elif ALIGNED4 == 1
-    return whole || d < dims ? vload4(0, p + d) : (real4)(R(0.0));
+    const real4 x = vload4(0, p + min(d, dims - 4));
+    return d < dims ? x : (real4)(R(0.0));
 #else
-    return whole || d + 3 < dims
-               ? vload4(0, p + d)
-               : (real4)(d < dims ? p[d] : R(0.0), d + 1 < dims ? p[d + 1] : R(0.0), d + 2 < dims ? p[d + 2] : R(0.0), R(0.0));
+    const real4 x = (real4)(p[min(d, dims - 1)], p[min(d + 1, dims - 1)], p[min(d + 2, dims - 1)], p[min(d + 3, dims - 1)]);
+    return (real4)(d < dims ? x.x : R(0.0), d + 1 < dims ? x.y : R(0.0), d + 2 < dims ? x.z : R(0.0),
+                   d + 3 < dims ? x.w : R(0.0));
 #endif
 }
 
-/* dst[row][0 .. DC/4) = src[first + row][d ..]; rows after `last` repeat it (they are masked, or never stored). */
-static inline void fill_rows(__local real4 *dst, int rows, __global const real *src, long stride, int first, int last, int d,
-                             int dims, int lid) {
-    const int whole = d + DC <= dims;
-#pragma unroll 4
-    for (int x = lid; x < rows * (DC / 4); x += WG) {
-        const int row = x / (DC / 4), col = x % (DC / 4);
-        dst[row * DSTRIDE + col] = load4(src + min(first + row, last) * stride, d + 4 * col, dims, whole);
-    }
+/* Dims d .. d + DC of BN keys from n on and BM queries from i0 on. Rows past the end repeat the last (they are masked, or
+ * never stored). */
+static inline void fill_scores(__local real4 *keys, __local real4 *queries, __global const real *K, __global const real *Q,
+                               const cla_attention_args *a, int n, int i0, int d, int lid) {
+    const int row = lid / (DC / 4), col = lid % (DC / 4), step = WG / (DC / 4);
+    real4 k[BN / (WG / (DC / 4))], q[BM / (WG / (DC / 4))];
+    EACH(x, BN / step) k[x] = load4(K + min(n + row + step * x, a->M - 1) * a->k_j, d + 4 * col, a->D);
+    EACH(x, BM / step) q[x] = load4(Q + min(i0 + row + step * x, a->N - 1) * a->q_i, d + 4 * col, a->D);
+    EACH(x, BN / step) keys[(row + step * x) * DSTRIDE + col] = k[x];
+    EACH(x, BM / step) queries[(row + step * x) * DSTRIDE + col] = q[x];
 }
 
 /* Row y of a slice of V is the key that column x0 + y of the weights stands for; from M on, zeros. Raises *poison when a
  * value is no finite number: only then can a weight of zero do harm. */
 static inline void fill_values(__local real4 *dst, __global const real *V, long stride, int n, int x0, int M, int width,
                                int lid, __local int *poison) {
-    const int whole = width == 4 * VSTRIDE;
-    real4 probe = (real4)(R(0.0));
-#pragma unroll 4
-    for (int x = lid; x < JC * VSTRIDE; x += WG) {
-        const int y = x0 + x / VSTRIDE, j = n + (y / (4 * TC) * 4 + y % 4) * TC + y % (4 * TC) / 4;
-        const real4 value = j < M ? load4(V + j * stride, 4 * (x % VSTRIDE), width, whole) : (real4)(R(0.0));
-        dst[x] = value;
-        if (MASKS)
-            probe = fma(value, (real4)(R(0.0)), probe);
+    const int first = n + x0 / (4 * TC) * (4 * TC) + x0 % (4 * TC) / 4;
+    real4 v[JC * VSTRIDE / WG], probe = (real4)(R(0.0));
+    EACH(x, JC * VSTRIDE / WG) {
+        const int y = (lid + WG * x) / VSTRIDE, col = (lid + WG * x) % VSTRIDE, j = first + y % 4 * TC + y / 4;
+        v[x] = load4(V + min(j, M - 1) * stride, 4 * col, width);
+        v[x] = j < M ? v[x] : (real4)(R(0.0));
+    }
+    EACH(x, JC * VSTRIDE / WG) {
+        dst[lid + WG * x] = v[x];
+        probe = fma(v[x], (real4)(R(0.0)), probe);
     }
     if (MASKS && !(probe.x + probe.y + probe.z + probe.w == R(0.0)))
         atomic_or(poison, 1);
@@ -114,16 +119,35 @@ static inline void select_values(real4 o[NR][NV], __local const real *p, __local
         }
 }
 
+/* One tensor mask, `a` with the flags of the others cleared: then no load waits for a test. `more`: after another. */
+__attribute__((always_inline)) static inline void fetch_mask(__local real *p, const cla_mask_args *a, __global const uchar *keep, __global const uchar *drop,
+                              __global const real *bias, int b, int h, int i, int last, int j, int more) {
+#pragma unroll 2
+    for (int r = 0; r < NR; r++) {
+        real x[NC];
+        EACH(c, NC) x[c] = cla_bias_of(a, keep, drop, bias, b, h, min(i + TR * r, last), min(j + TC * c, a->M - 1));
+        EACH(c, NC) {
+            __local real *to = p + 4 * (TR * PSTRIDE * r + TC * (c / 4)) + c % 4;
+            *to = more && x[c] != -INFINITY ? *to : x[c];
+        }
+    }
+}
+
 /* What tensor masks add to the own scores, -inf to exclude, into the place where the own weights will be: that takes no
  * registers. i and j: the first own query and key. */
 static inline void fetch_masks(__local real *p, const cla_mask_args *a, __global const uchar *keep, __global const uchar *drop,
                                __global const real *bias, int b, int h, int i, int last, int j) {
-#pragma unroll 4
-    for (int x = 0; x < NR * NC; x++) {
-        const int r = x / NC, c = x % NC, key = j + TC * c;
-        p[4 * (TR * PSTRIDE * r + TC * (c / 4)) + c % 4] =
-            key < a->M ? cla_bias_of(a, keep, drop, bias, b, h, min(i + TR * r, last), key) : R(0.0);
-    }
+    cla_mask_args one = *a;
+    one.has_keep = one.has_drop = 0;
+    fetch_mask(p, &one, keep, drop, bias, b, h, i, last, j, 0); /* zeros where there is no bias */
+    one.has_bias = 0;
+    one.has_keep = 1;
+    if (a->has_keep)
+        fetch_mask(p, &one, keep, drop, bias, b, h, i, last, j, 1);
+    one.has_keep = 0;
+    one.has_drop = 1;
+    if (a->has_drop)
+        fetch_mask(p, &one, keep, drop, bias, b, h, i, last, j, 1);
 }
 
 static inline void add_masks(real s[NR][NC], __local const real4 *p) {
@@ -180,16 +204,15 @@ static inline void soften(real s[NR][NC], real m[NR], real l[NR], real4 o[NR][NV
             const real4 y = maxima[WG / 4 * r + x];
             high = fmax(fmax(high, fmax(y.x, y.y)), fmax(y.z, y.w));
         }
-        const real base = high == -INFINITY ? R(0.0) : high, shrink = weight_of(m[r] - base);
+        const real base = high == -INFINITY ? R(0.0) : high, shrink = weights_of((real4)(m[r] - base)).x;
         m[r] = high;
         l[r] *= shrink;
         EACH(z, NV) o[r][z] *= shrink;
-        EACH(c, NC) {
-            const real e = weight_of(s[r][c] - base);
-            l[r] += e;
-            s[r][c] = s[r][c] == -INFINITY ? EXCLUDED : e;
+        EACH(g, NC / 4) {
+            const real4 x = (real4)(s[r][4 * g], s[r][4 * g + 1], s[r][4 * g + 2], s[r][4 * g + 3]), e = weights_of(x - base);
+            l[r] = l[r] + e.x + e.y + e.z + e.w;
+            p[TR * PSTRIDE * r + TC * g] = select(e, (real4)(EXCLUDED), x == (real4)(-INFINITY));
         }
-        EACH(g, NC / 4) p[TR * PSTRIDE * r + TC * g] = (real4)(s[r][4 * g], s[r][4 * g + 1], s[r][4 * g + 2], s[r][4 * g + 3]);
     }
 }
 
@@ -299,8 +322,7 @@ attention_tiles(__global const real *restrict Q, __global const real *restrict K
         real s[NR][NC];
         clear_scores(s);
         for (int d = 0; d < a.D; d += DC) {
-            fill_rows(tiles, BN, K, a.k_j, n, a.M - 1, d, a.D, lid);
-            fill_rows(queries, BM, Q, a.q_i, i0, a.N - 1, d, a.D, lid);
+            fill_scores(tiles, queries, K, Q, &a, n, i0, d, lid);
             barrier(CLK_LOCAL_MEM_FENCE);
             multiply_scores(s, queries + tr * DSTRIDE, tiles + tc * DSTRIDE, min(a.D - d + 3, DC) / 4);
             barrier(CLK_LOCAL_MEM_FENCE);
@@ -317,10 +339,10 @@ attention_tiles(__global const real *restrict Q, __global const real *restrict K
         for (int x = 0; x < TC; x++)
             excluded |= excludes[tr * TC + x];
         soften(s, m, l, o, maxima + tr * (TC / 4), tiles + tr * PSTRIDE + tc);
-        for (int x = 0; x < BN; x += JC) {
+        for (int x = 0; x < BN && width > 0; x += JC) {
             fill_values(values, V, a.v_j, n, x, a.M, width, lid, &poison);
             barrier(CLK_LOCAL_MEM_FENCE);
-            if (excluded && (!MASKS || poison))
+            if (excluded & (MASKS ? poison : 1))
                 select_values(o, (__local const real *)(tiles + tr * PSTRIDE) + x, values + tc);
             else
                 multiply_values(o, tiles + tr * PSTRIDE + x / 4, values + tc);

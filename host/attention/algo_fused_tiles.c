@@ -3,7 +3,7 @@
  * is online, so that no N x M buffer exists. See kernels/attention_tiles.cl.
  *
  * Builds of a type on one device, over all problems: at most CLA_TILES_MOST tiles (tiles.h) x 6 kinds (4 of masks where
- * the layout is a multiple of 4, 2 where it is not) = 60. */
+ * the layout is in multiples of 4, 2 where it is not) = 60. */
 #include "args.h"
 #include "attention/plan.h"
 #include "attention/tiles.h"
@@ -13,8 +13,11 @@ enum { INTERVAL = 1, TENSOR = 2 }; /* MASKS of the kernel */
 
 typedef struct {
     cla_tiling tiling;
-    cla_kernel *by_four; /* for layouts in multiples of 4; NULL until, or unless, such tensors are bound */
-    cla_kernel *any;     /* for every layout; NULL as long as by_four does */
+    cla_kernel *kernel; /* NULL until tensors that need it are bound */
+} variant;
+typedef struct {
+    variant by_four; /* for layouts in multiples of 4 */
+    variant any;     /* for every layout */
 } tiles_state;
 
 static bool applies(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
@@ -23,10 +26,10 @@ static bool applies(const cla_problem *p, const clattn_device_info *device, char
         return false;
     if (cla_present(&p->weights))
         snprintf(reason, reason_bytes, "keeps no weights to return; materialised does");
-    else if (!cla_tiles_choose(device, p->dtype, p->D, p->Dv, 0, &tiling))
+    else if (!cla_tiles_choose(device, p->dtype, false, p->D, p->Dv, 0, &tiling))
         snprintf(reason, reason_bytes,
                  "needs work-groups of 16 and %d bytes of local memory, and %.100s has %llu and %llu",
-                 p->dtype == CLATTN_F64 ? 8192 : 7168, device->name, (unsigned long long)device->max_work_group,
+                 p->dtype == CLATTN_F64 ? 6340 : 3780, device->name, (unsigned long long)device->max_work_group,
                  (unsigned long long)device->local_bytes);
     else
         return true;
@@ -55,9 +58,10 @@ static bool all_four(const cla_problem *p) {
     return p->D % 4 == 0 && p->Dv % 4 == 0 && four(&p->q) && four(&p->k) && four(&p->v) && four(&p->o);
 }
 
-/* On CPUs a host array may be used in place, wherever it begins: 1 asks no alignment of base pointers. */
+/* 1 asks no alignment of base pointers: where memory is shared, a host array is used in place, wherever it begins. */
 static int alignment_key(const clattn_plan *plan) {
-    return cla_context_device(plan->context)->device_class == CLATTN_DEVICE_CPU ? 1 : 2;
+    const clattn_device_info *device = cla_context_device(plan->context);
+    return device->device_class == CLATTN_DEVICE_CPU || device->unified_memory ? 1 : 2;
 }
 
 static clattn_status make_kernel(const clattn_plan *plan, const cla_tiling *tiling, bool by_four, cla_kernel **kernel) {
@@ -82,17 +86,26 @@ static clattn_status make_kernel(const clattn_plan *plan, const cla_tiling *tili
 }
 
 /* The best tiles whose kernel the device takes: a driver may allow a kernel less than the device has. */
-static clattn_status first_that_fits(const clattn_plan *plan, tiles_state *state) {
+static clattn_status make_variant(const clattn_plan *plan, bool by_four, variant *v) {
     const clattn_device_info *device = cla_context_device(plan->context);
     const cla_problem *p = &plan->problem;
-    const bool by_four = all_four(p);
     clattn_status status = CLATTN_E_LIMIT;
     for (int rank = 0; status == CLATTN_E_LIMIT; rank++) {
-        if (!cla_tiles_choose(device, p->dtype, p->D, p->Dv, rank, &state->tiling))
+        if (!cla_tiles_choose(device, p->dtype, by_four, p->D, p->Dv, rank, &v->tiling))
             break; /* the last message stands */
-        status = make_kernel(plan, &state->tiling, by_four, by_four ? &state->by_four : &state->any);
+        status = make_kernel(plan, &v->tiling, by_four, &v->kernel);
     }
     return status;
+}
+
+/* The variant for the tensors that are bound. Those of creation decide which one is made then; another is made only for
+ * tensors, bound later, that begin where whole vectors cannot. */
+static clattn_status variant_for_bound(clattn_plan *plan, const variant **chosen) {
+    tiles_state *state = plan->state;
+    const bool by_four = all_four(&plan->problem) && (state->by_four.kernel || !state->any.kernel);
+    variant *v = by_four ? &state->by_four : &state->any;
+    *chosen = v;
+    return v->kernel ? CLATTN_OK : make_variant(plan, by_four, v);
 }
 
 /* ---- plan ---- */
@@ -100,45 +113,31 @@ static clattn_status first_that_fits(const clattn_plan *plan, tiles_state *state
 static clattn_status create(clattn_plan *plan) {
     clattn_status status = CLATTN_OK;
     tiles_state *state = NULL;
+    const variant *v = NULL;
     CLA_TRY(cla_alloc(1, sizeof *state, "fused_tiles", &state));
     plan->state = state;
-    CLA_TRY(first_that_fits(plan, state));
-    const cla_tiling *t = &state->tiling;
+    CLA_TRY(variant_for_bound(plan, &v));
+    const cla_tiling *t = &v->tiling;
     cla_str_append(&plan->text, "tiles: %d queries x %d keys, slices of %d dims and %d values; work-group %d x %d\n",
                    t->rows, t->keys, t->tile.dc, t->tile.jc, t->tile.tr, t->tile.tc);
     cla_str_append(&plan->text, "local memory: at most %lld bytes\n", (long long)t->local_bytes);
     cla_str_append(&plan->text, "value columns: %d %s of %d\n", t->chunks, t->chunks == 1 ? "chunk" : "chunks",
                    t->columns);
-    if (!state->by_four)
-        cla_str_append(&plan->text,
-                       "loads: one by one; strides, offsets, D and Dv that are multiples of 4 are faster\n");
+    if (v == &state->any)
+        cla_str_append(&plan->text, "loads: one by one; strides, offsets, D and Dv in multiples of 4 are faster\n");
 done:
-    return status;
-}
-
-/* Tensors bound later may begin where whole vectors cannot: that kernel is made when they come. */
-static clattn_status kernel_for_bound(clattn_plan *plan, cla_kernel **kernel) {
-    tiles_state *state = plan->state;
-    clattn_status status = CLATTN_OK;
-    if (state->by_four && all_four(&plan->problem)) {
-        *kernel = state->by_four;
-        return CLATTN_OK;
-    }
-    if (!state->any)
-        status = make_kernel(plan, &state->tiling, false, &state->any);
-    *kernel = state->any;
     return status;
 }
 
 static clattn_status execute(clattn_plan *plan) {
     clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
-    const cla_tiling *t = &((tiles_state *)plan->state)->tiling;
-    cla_kernel *kernel = NULL;
+    const variant *v = NULL;
     cla_attention_args a;
     if (p->Dv == 0 && !cla_present(&p->lse))
         goto done;
-    CLA_TRY(kernel_for_bound(plan, &kernel));
+    CLA_TRY(variant_for_bound(plan, &v));
+    const cla_tiling *t = &v->tiling;
     cla_fill_attention_args(plan, &a);
     a.rows = t->rows;
     a.tiles = (cl_int)cla_ceil_div(p->N, t->rows);
@@ -150,7 +149,7 @@ static clattn_status execute(clattn_plan *plan) {
                             CLA_ARG_BUFFER(p->lse.buffer),  CLA_ARG_BUFFER(plan->spans),
                             CLA_ARG_BUFFER(p->keep.buffer), CLA_ARG_BUFFER(p->drop.buffer),
                             CLA_ARG_BUFFER(p->bias.buffer), CLA_ARG_VALUE(a)};
-    CLA_TRY(cla_launch(plan->context, kernel, (int64_t)a.tiles * a.chunks * p->H * p->B, args,
+    CLA_TRY(cla_launch(plan->context, v->kernel, (int64_t)a.tiles * a.chunks * p->H * p->B, args,
                        (int)(sizeof args / sizeof *args)));
 done:
     return status;
@@ -160,8 +159,8 @@ static void destroy(clattn_plan *plan) {
     tiles_state *state = plan->state;
     if (!state)
         return;
-    cla_kernel_destroy(state->by_four);
-    cla_kernel_destroy(state->any);
+    cla_kernel_destroy(state->by_four.kernel);
+    cla_kernel_destroy(state->any.kernel);
     cla_free(state);
     plan->state = NULL;
 }

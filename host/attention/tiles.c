@@ -11,7 +11,7 @@ enum {
     WARP32 = 1,  /* groups of 32 work-items, 48 KiB or more of local memory a processor takes */
     WAVE64 = 2,  /* groups of 64, 64 KiB a processor: only more work-items a group fill it */
     XE = 4,      /* groups of 8 to 32, 128 registers */
-    UNKNOWN = 8, /* also every device that is no GPU */
+    UNKNOWN = 8, /* also every device that is no GPU, and layouts that need single loads, which take registers */
     ANY = 15
 };
 /* The stack of a CPU thread that work-items' private memory may take. */
@@ -23,14 +23,13 @@ typedef struct {
     cla_tile tile; /* tr tc nr nc dc jc nv sliced */
 } row;
 
-/* A profile finds one tile for each class of columns (two for 64: D up to 64 needs no slices), 7 in all, then the last
- * three, from which any width is made in chunks: 10 tiles, CLA_TILES_MOST. */
+/* A profile finds one tile for each class of columns (two for 64: D up to 64 needs no sums of its own for a slice), 7 at
+ * most, then the last three, from which any width is made in chunks: 10 tiles, CLA_TILES_MOST. */
 static const row rows32[] = {
-    {32, WARP32 | WAVE64 | XE, {16, 8, 4, 8, 32, 64, 1, true}},
+    {32, WARP32 | WAVE64 | XE, {16, 8, 4, 8, 32, 32, 1, true}},
     {32, UNKNOWN, {16, 8, 4, 4, 32, 32, 1, true}},
     {64, WARP32 | XE, {8, 16, 8, 4, 32, 32, 1, false}},
     {64, WAVE64, {16, 16, 4, 4, 32, 32, 1, false}},
-    {64, UNKNOWN, {8, 16, 4, 4, 32, 32, 1, false}},
     {64, WARP32 | XE, {8, 16, 8, 4, 32, 32, 1, true}},
     {64, WAVE64, {16, 16, 4, 4, 32, 32, 1, true}},
     {64, UNKNOWN, {8, 16, 4, 4, 32, 32, 1, true}},
@@ -41,11 +40,11 @@ static const row rows32[] = {
     {192, ANY, {8, 16, 4, 4, 32, 16, 3, true}},
     {256, ANY, {8, 32, 4, 4, 32, 8, 2, true}},
 };
-/* For devices that refuse the above: work-groups of 64, 32 and 16; 13.8, 11.3 and 6.9 KiB. */
+/* For devices that refuse the above: work-groups of 64, 32 and 16; 13.6, 6.1 and 3.7 KiB. */
 static const row small32[] = {
     {64, ANY, {8, 8, 4, 4, 32, 16, 2, true}},
-    {64, ANY, {4, 8, 4, 4, 32, 16, 2, true}},
-    {32, ANY, {4, 4, 4, 4, 32, 16, 2, true}},
+    {64, ANY, {4, 8, 4, 4, 16, 8, 2, true}},
+    {32, ANY, {4, 4, 4, 4, 16, 8, 2, true}},
 };
 static const row rows64[] = {
     {32, ANY, {16, 8, 4, 4, 16, 16, 1, true}},
@@ -53,9 +52,10 @@ static const row rows64[] = {
     {128, ANY, {8, 16, 4, 4, 16, 8, 2, true}},
 };
 static const row small64[] = {
+    /* 15.6, 9.8 and 6.2 KiB */
     {64, ANY, {8, 8, 4, 4, 16, 8, 2, true}},
-    {64, ANY, {4, 8, 4, 4, 16, 8, 2, true}},
-    {32, ANY, {4, 4, 4, 4, 16, 8, 2, true}},
+    {32, ANY, {4, 8, 4, 4, 16, 8, 1, true}},
+    {16, ANY, {4, 4, 4, 4, 16, 8, 1, true}},
 };
 #define COUNT(x) ((int)(sizeof(x) / sizeof *(x)))
 
@@ -102,12 +102,13 @@ static const row *class_row(const row *rows, int count, int profile, int64_t D, 
     return NULL;
 }
 
-bool cla_tiles_choose(const clattn_device_info *device, clattn_dtype dtype, int64_t D, int64_t Dv, int rank,
-                      cla_tiling *tiling) {
+bool cla_tiles_choose(const clattn_device_info *device, clattn_dtype dtype, bool by_four, int64_t D, int64_t Dv,
+                      int rank, cla_tiling *tiling) {
+    const int profile = by_four ? profile_of(device) : UNKNOWN;
     const bool wide = dtype == CLATTN_F64;
     const int64_t size = wide ? 8 : 4;
     const row *small = wide ? small64 : small32, *list[1 + COUNT(small32)], *best = NULL;
-    list[0] = class_row(wide ? rows64 : rows32, wide ? COUNT(rows64) : COUNT(rows32), profile_of(device), D, Dv);
+    list[0] = class_row(wide ? rows64 : rows32, wide ? COUNT(rows64) : COUNT(rows32), profile, D, Dv);
     for (int i = 0; i < COUNT(small32); i++)
         list[1 + i] = &small[i];
     for (int i = 0; i < COUNT(list) && !best; i++)

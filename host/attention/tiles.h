@@ -21,10 +21,10 @@ typedef struct cla_tiling {
     int64_t local_bytes; /* with every kind of mask */
 } cla_tiling;
 
-/* The choice number `rank` (0: the best) among those that fit the device; false past the last.
- * A device meets at most CLA_TILES_MOST different tiles of a type, whatever the problems are. */
-bool cla_tiles_choose(const clattn_device_info *device, clattn_dtype dtype, int64_t D, int64_t Dv, int rank,
-                      cla_tiling *tiling);
+/* The choice number `rank` (0: the best) among those that fit the device; false past the last. by_four: whole vectors
+ * can be loaded. A device meets at most CLA_TILES_MOST different tiles of a type with by_four, and as many without. */
+bool cla_tiles_choose(const clattn_device_info *device, clattn_dtype dtype, bool by_four, int64_t D, int64_t Dv,
+                      int rank, cla_tiling *tiling);
 enum { CLA_TILES_MOST = 10 };
 
 #endif
