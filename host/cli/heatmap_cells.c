@@ -3,6 +3,7 @@
  * an image. */
 #include "heatmap_draw.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { LABEL_COLUMNS_MAX = 18, TOOLTIP_CELLS_MAX = 12000, PATH_CELLS_MAX = 200000 };
@@ -75,6 +76,9 @@ static void write_paths(cla_drawing *d, const float *values, const cla_cell_box 
     fputs("</g>\n", d->file);
 }
 
+/* Where cell k begins, as it is printed: cells must meet, or crisp edges show a seam. */
+static double edge(double first, int k, double size) { return round((first + k * size) * 100) / 100; }
+
 /* Rectangles with tooltips. */
 static void write_rectangles(cla_drawing *d, const float *values, const cla_cell_box *box) {
     const cla_cells *c = &d->cells;
@@ -82,11 +86,12 @@ static void write_rectangles(cla_drawing *d, const float *values, const cla_cell
     for (int i = 0; i < c->rows; i++)
         for (int j = 0; j < c->columns; j++) {
             const float value = values[(size_t)i * (size_t)c->columns + (size_t)j];
+            const double x = edge(box->x, j, box->cell_w), y = edge(box->y, i, box->cell_h);
             char query[160], key[160];
             cla_heatmap_label(d->map->queries, c->row_block, i, query, sizeof query);
             cla_heatmap_label(d->map->keys, c->col_block, j, key, sizeof key);
-            fprintf(d->file, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"#%06x\"><title>",
-                    box->x + j * box->cell_w, box->y + i * box->cell_h, box->cell_w, box->cell_h,
+            fprintf(d->file, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"#%06x\"><title>", x, y,
+                    edge(box->x, j + 1, box->cell_w) - x, edge(box->y, i + 1, box->cell_h) - y,
                     cla_colour(cla_colour_index(value, c->most)));
             cla_svg_escaped(d->file, query);
             fputs(" \xe2\x86\x92 ", d->file);
