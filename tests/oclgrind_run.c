@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tiny problems for Oclgrind, which interprets kernels and tells races and reads of uninitialised memory: every OpenCL
+ * algorithm, type and class of masks, in few keys, since builds take most of the time.
+ *   oclgrind --data-races --log FILE oclgrind_run [ALGORITHM...]     FILE must stay empty; exit status 1 on wrong
+ * results No test framework, which would fork. */
+#include "oracle.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct {
+    int passed, failed;
+} tally;
+
+static void count(tally *t, bool right, const char *text) {
+    if (right)
+        t->passed++;
+    else
+        t->failed++;
+    if (!right)
+        printf("FAILED %s\n", text);
+}
+
+/* Layouts in multiples of 4 and others, tiles that are full, cut and more than one, rows that see nothing. */
+static const oracle_config problems[] = {
+    /* no mask */
+    {.N = 5, .M = 7, .D = 8, .guard = 16, .buffers = true, .lse = true, .weights = true},
+    {.H = 2, .N = 67, .M = 9, .D = 13, .Dv = 1, .guard = 3, .layout = ORACLE_PADDED, .lse = true},
+    {.N = 3, .M = 33, .D = 68, .Dv = 68, .guard = 16, .buffers = true},
+    /* intervals */
+    {.B = 2, .H = 4, .Hk = 2, .N = 9, .M = 33, .D = 8, .causal = true, .align = CLATTN_ALIGN_BOTTOM_RIGHT, .lse = true},
+    {.N = 33, .D = 8, .has_window = true, .window_left = 3, .window_right = 1, .layout = ORACLE_BSHD, .weights = true},
+    {.B = 3, .H = 2, .N = 4, .M = 8, .D = 8, .lengths = true, .layout = ORACLE_PACKED, .lse = true},
+    /* tensors */
+    {.H = 2, .N = 8, .M = 12, .D = 8, .keep = {4, 15}, .guard = 16, .buffers = true, .lse = true, .weights = true},
+    {.B = 2, .N = 6, .M = 10, .D = 8, .drop = {3, 5}, .layout = ORACLE_SHARED},
+    {.H = 2, .N = 7, .M = 20, .D = 8, .bias = {2, 3}, .lse = true},
+    /* pairs, and copies to a last stride of 1 */
+    {.N = 8, .D = 8, .causal = true, .bias = {2, 3}, .guard = 16, .lse = true},
+    {.B = 2,
+     .H = 2,
+     .Hk = 1,
+     .N = 6,
+     .M = 9,
+     .D = 5,
+     .lengths = true,
+     .keep = {2, 1},
+     .lse = true,
+     .weights = true,
+     .layout = ORACLE_TRANSPOSED},
+    {.N = 5,
+     .M = 33,
+     .D = 1,
+     .Dv = 40,
+     .has_window = true,
+     .window_left = 8,
+     .window_right = CLATTN_UNLIMITED,
+     .align = CLATTN_ALIGN_OFFSET,
+     .drop = {2, 3},
+     .bias = {4, 9}},
+};
+
+/* NaN in V at a key that a mask hides from some queries: the kernels' other way through the values. */
+static const oracle_config poisoned[] = {
+    {.N = 6, .D = 8, .guard = 16, .causal = true, .lse = true},
+    {.N = 6, .M = 8, .D = 8, .guard = 16, .buffers = true, .drop = {2, 3}},
+};
+
+/* In a context of its own: what Oclgrind knows of a buffer's bytes it takes for those of the next one in that place.
+ * Without the weights where the algorithm does not give them. */
+static void check(oracle_case *c, const char *algorithm, tally *t) {
+    char text[ORACLE_TEXT] = "no context";
+    oracle_runner runner = {.algorithm = algorithm};
+    bool right = false;
+    if (clattn_context_create("opencl", NULL, &runner.context) == CLATTN_OK) {
+        if (c->config.weights && !oracle_applies(c, &runner, NULL))
+            c->config.weights = false;
+        right = oracle_check(c, runner.context, runner.algorithm, text);
+    }
+    count(t, right, text);
+    clattn_context_destroy(runner.context);
+}
+
+static void check_all(const char *algorithm, clattn_dtype dtype, const oracle_config *configs, size_t n, bool poison,
+                      tally *t) {
+    for (size_t i = 0; i < n; i++) {
+        oracle_config config = configs[i];
+        config.dtype = dtype;
+        config.seed = i;
+        oracle_case *c = oracle_make(&config);
+        if (poison)
+            c->v[c->config.M / 2 * c->config.Dv] = NAN;
+        check(c, algorithm, t);
+        oracle_free(c);
+    }
+}
+
+/* No keys: the fill kernel's zeros and minus infinities, and nothing in the gaps of the outputs. */
+static void check_fill(clattn_context *context, clattn_dtype dtype, tally *t) {
+    enum { N = 5, D = 4, GAP = 3, WIDE = D + GAP };
+    const int64_t q[] = {1, 1, N, D}, k[] = {1, 1, 0, D}, lse[] = {1, 1, N};
+    double o_data[N * WIDE], lse_data[N * 2];
+    const size_t size = clattn_dtype_size(dtype);
+    unsigned char gap[sizeof(double)];
+    bool right = true;
+    memset(o_data, 0x55, sizeof o_data);
+    memset(lse_data, 0x55, sizeof lse_data);
+    memset(gap, 0x55, sizeof gap);
+    clattn_attention_args a = {.q = clattn_tensor_host(o_data, dtype, 4, q),
+                               .k = clattn_tensor_host(o_data, dtype, 4, k),
+                               .v = clattn_tensor_host(o_data, dtype, 4, k),
+                               .o = clattn_tensor_host(o_data, dtype, 4, q),
+                               .lse = clattn_tensor_host(lse_data, dtype, 3, lse)};
+    a.o.stride[2] = WIDE;
+    a.lse.stride[2] = 2;
+    right = clattn_attention(context, &a) == CLATTN_OK;
+    for (int i = 0; i < N; i++) {
+        const char *l = (const char *)lse_data + (size_t)(2 * i) * size;
+        right = right && (dtype == CLATTN_F64 ? *(const double *)(const void *)l == -INFINITY
+                                              : *(const float *)(const void *)l == -INFINITY);
+        right = right && (i == N - 1 || memcmp(l + size, gap, size) == 0);
+        for (int d = 0; d < (i == N - 1 ? D : WIDE); d++) {
+            static const unsigned char zero[sizeof(double)];
+            right = right && memcmp((char *)o_data + (size_t)(i * WIDE + d) * size, d < D ? zero : gap, size) == 0;
+        }
+    }
+    count(t, right, dtype == CLATTN_F64 ? "fill in f64" : "fill in f32");
+}
+
+static bool asked_for(const char *name, int argc, char **argv) {
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], name) == 0)
+            return true;
+    return argc < 2;
+}
+
+static void check_type(clattn_context *context, clattn_dtype dtype, int argc, char **argv, tally *t) {
+    const oracle_config tiny = {.dtype = dtype, .N = 1, .D = 1};
+    oracle_case *c = oracle_make(&tiny);
+    for (size_t i = 0; i < clattn_algorithm_count(); i++) {
+        const oracle_runner runner = {.context = context, .algorithm = clattn_algorithm_name(i)};
+        if (!oracle_applies(c, &runner, NULL) || !asked_for(runner.algorithm, argc, argv))
+            continue;
+        const int before = t->passed;
+        check_all(runner.algorithm, dtype, problems, sizeof problems / sizeof *problems, false, t);
+        check_all(runner.algorithm, dtype, poisoned, sizeof poisoned / sizeof *poisoned, true, t);
+        printf("%s %s: %d passed\n", runner.algorithm, clattn_dtype_name(dtype), t->passed - before);
+        fflush(stdout);
+    }
+    check_fill(context, dtype, t);
+    oracle_free(c);
+}
+
+int main(int argc, char **argv) {
+    clattn_context *context = NULL;
+    clattn_device_info info;
+    tally t = {0, 0};
+    if (clattn_context_create("opencl", NULL, &context) != CLATTN_OK ||
+        clattn_context_info(context, &info) != CLATTN_OK) {
+        printf("FAILED %s\n0 passed, 1 failed\n", clattn_last_error());
+        return 1;
+    }
+    printf("device: %s\n", info.name);
+    check_type(context, CLATTN_F32, argc, argv, &t);
+    if (info.has_f64)
+        check_type(context, CLATTN_F64, argc, argv, &t);
+    clattn_context_destroy(context);
+    printf("%d passed, %d failed\n", t.passed, t.failed);
+    return t.failed > 0;
+}
