@@ -77,7 +77,7 @@ CLATTN_API void clattn_context_profile_reset(clattn_context *context);
 /* bytes may be 0. Contents are undefined. Errors: CLATTN_E_LIMIT (above the device's largest allocation),
  * CLATTN_E_MEMORY. */
 CLATTN_API clattn_status clattn_buffer_create(clattn_context *context, size_t bytes, clattn_buffer **buffer);
-/* NULL is allowed. Work in flight that uses it is waited for. */
+/* NULL is allowed. Work in flight that uses it is not waited for, and keeps the memory until it is done. */
 CLATTN_API void clattn_buffer_destroy(clattn_buffer *buffer);
 CLATTN_API size_t clattn_buffer_bytes(const clattn_buffer *buffer);
 /* Copies bytes in at offset_bytes; data may be reused when it returns. */
