@@ -23,8 +23,8 @@ typedef struct {
     cla_tile tile; /* tr tc nr nc dc jc nv sliced */
 } row;
 
-/* A profile finds one tile for each class of columns (two for 64: D up to 64 needs no sums of its own for a slice), 7 at
- * most, then the last three, from which any width is made in chunks: 10 tiles, CLA_TILES_MOST. */
+/* A profile finds one tile for each class of columns (two for 64: D up to 64 needs no sums of its own for a slice), 7
+ * at most, then the last three, from which any width is made in chunks: 10 tiles, CLA_TILES_MOST. */
 static const row rows32[] = {
     {32, WARP32 | WAVE64 | XE, {16, 8, 4, 8, 32, 32, 1, true}},
     {32, UNKNOWN, {16, 8, 4, 4, 32, 32, 1, true}},
