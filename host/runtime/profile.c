@@ -91,6 +91,7 @@ clattn_status clattn_context_profile(clattn_context *context, clattn_profile_ent
     bool locked = false;
     CLA_CHECK(context && count && (entries || capacity == 0), CLATTN_E_ARGUMENT,
               "context_profile: context, count or entries is NULL");
+    CLA_CHECK(context->cl, CLATTN_E_UNSUPPORTED, "context_profile: the cpu context has no kernels to time");
     CLA_CHECK(context->profile, CLATTN_E_UNSUPPORTED,
               "context_profile: the context was made without clattn_context_options.profile");
     pthread_mutex_lock(&context->lock);

@@ -48,13 +48,19 @@ static const cla_source *source_named(const char *name) {
     return NULL;
 }
 
-/* The first line of the log that says "error", else its first line. */
+/* The first line of the log that says "error", else its first line; with the next one where it only announces it
+ * ("Error(s) while linking:"). */
 static void first_error(const char *log, char *line, size_t size) {
     const char *at = strstr(log, "error");
     while (at && at > log && at[-1] != '\n')
         at--;
     at = at ? at : log;
-    snprintf(line, size, "%.*s", (int)strcspn(at, "\n"), at);
+    size_t end = strcspn(at, "\n"), last = end;
+    while (last > 0 && at[last - 1] == ' ')
+        last--;
+    if (last > 0 && at[last - 1] == ':' && at[end] == '\n')
+        end += 1 + strcspn(at + end + 1, "\n");
+    snprintf(line, size, "%.*s", (int)end, at);
 }
 
 static clattn_status build_failed(clattn_context *context, cl_program program, const cla_key *key, cl_int code) {
