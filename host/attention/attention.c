@@ -251,6 +251,8 @@ done:
 clattn_status clattn_plan_enqueue(clattn_plan *plan, const clattn_attention_args *tensors, cl_uint event_count,
                                   const cl_event *events, cl_event *event) {
     clattn_status status = CLATTN_OK;
+    if (event)
+        *event = NULL;
     CLA_CHECK(plan, CLATTN_E_ARGUMENT, "plan_execute: plan is NULL");
     if (tensors)
         CLA_TRY(rebind(plan, tensors));

@@ -21,7 +21,9 @@ CLATTN_API clattn_status clattn_context_from_opencl(cl_context context, cl_comma
 CLATTN_API clattn_status clattn_buffer_from_opencl(clattn_context *context, cl_mem memory, clattn_buffer **buffer);
 /* The memory object of a buffer, not retained; NULL on the `cpu` context. */
 CLATTN_API cl_mem clattn_buffer_opencl(const clattn_buffer *buffer);
-/* clattn_plan_execute after your events; *event (may be NULL) completes with the result and is yours to release. */
+/* clattn_plan_execute after your events; *event (may be NULL) completes with the result and is yours to release.
+ * Special  on the `cpu` context there are no events: yours are not waited for, *event is NULL, the result is there.
+ * Errors   those of clattn_plan_execute; *event is NULL then. */
 CLATTN_API clattn_status clattn_plan_enqueue(clattn_plan *plan, const clattn_attention_args *tensors,
                                              cl_uint event_count, const cl_event *events, cl_event *event);
 
