@@ -108,7 +108,8 @@ static clattn_status run_staged(clattn_context *context, const clattn_attention_
         if (stretches[i].written)
             CLA_TRY(cla_buffer_bring_back(stretches[i].buffer, stretches[i].begin,
                                           (size_t)(stretches[i].end - stretches[i].begin)));
-    CLA_TRY(clattn_context_sync(context)); /* inputs are the caller's again */
+    if (n > 0)
+        CLA_TRY(clattn_context_sync(context)); /* inputs are the caller's again */
 done:
     if (status != CLATTN_OK)
         clattn_context_sync(context);

@@ -53,8 +53,8 @@ typedef struct clattn_attention_args {
     bool caller_workspace; /* the plan takes no scratch of its own: clattn_plan_set_workspace must follow */
 } clattn_attention_args;
 
-/* One call: checks, chooses, computes. Tensors may be host arrays and buffers, mixed. With a host array among the
- * outputs it returns when the result is there, else when the work is enqueued.
+/* One call: checks, chooses, computes. Tensors may be host arrays and buffers, mixed. With a host array among them
+ * it returns when the result is there, else when the work is enqueued.
  * Dtypes   f32, f64 (where the device has it); q, k, v, o, bias, lse and weights are of one type.
  * Special  a query that sees no key: O = 0, P = 0, LSE = -inf. NaN under a mask stays hidden.
  * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT, CLATTN_E_UNSUPPORTED, CLATTN_E_LIMIT, and the device's.
