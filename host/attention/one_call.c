@@ -55,17 +55,25 @@ static size_t merge(stretch *s, size_t n) {
     return kept;
 }
 
-/* Moves a tensor's storage from its host array to the buffer of the stretch it lies in. */
-static void move(clattn_tensor *t, const stretch *s, size_t n) {
+/* Moves a tensor's storage from its host array to the buffer of the stretch it lies in. An offset counts elements, so
+ * tensors of two types that lie in each other must be whole elements apart. */
+static clattn_status move(clattn_tensor *t, const stretch *s, size_t n) {
     const size_t size = clattn_dtype_size(t->dtype);
     char *first = (char *)t->host + (size_t)t->offset * size;
     for (size_t i = 0; i < n; i++)
         if (first >= s[i].begin && first < s[i].end) {
-            t->offset = (int64_t)((size_t)(first - s[i].begin) / size);
+            const size_t bytes = (size_t)(first - s[i].begin);
+            if (bytes % size != 0)
+                return cla_error(CLATTN_E_UNSUPPORTED,
+                                 "attention: a tensor of %s begins %zu bytes into memory that it shares with another "
+                                 "one; copy one of them",
+                                 clattn_dtype_name(t->dtype), bytes);
+            t->offset = (int64_t)(bytes / size);
             t->buffer = s[i].buffer;
             t->host = NULL;
-            return;
+            break;
         }
+    return CLATTN_OK;
 }
 
 static bool staged(const clattn_tensor *t) { return t->rank > 0 && t->host && clattn_tensor_elements(t) > 0; }
@@ -102,7 +110,7 @@ static clattn_status run_staged(clattn_context *context, const clattn_attention_
     }
     for (int i = 0; i < TENSORS; i++)
         if (staged(tensors[i]))
-            move(tensors[i], stretches, n);
+            CLA_TRY(move(tensors[i], stretches, n));
     CLA_TRY(run(context, &moved));
     for (size_t i = 0; i < n; i++)
         if (stretches[i].written)
