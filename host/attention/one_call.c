@@ -143,14 +143,15 @@ clattn_status clattn_algorithm_applies(clattn_context *context, const clattn_att
     static _Thread_local char text[CLA_REASON];
     clattn_status status = CLATTN_OK;
     cla_problem p = {0};
+    text[0] = '\0';
+    if (reason)
+        *reason = text;
     CLA_CHECK(context && args && applies, CLATTN_E_ARGUMENT, "algorithm_applies: an argument is NULL");
+    *applies = false;
     const cla_algorithm *algorithm = cla_algorithm_at(index);
     CLA_CHECK(algorithm, CLATTN_E_ARGUMENT, "algorithm_applies: there is no algorithm %zu", index);
     CLA_TRY(cla_problem_init(&p, args));
-    text[0] = '\0';
     *applies = algorithm->applies(&p, cla_context_device(context), text, sizeof text);
-    if (reason)
-        *reason = text;
 done:
     cla_problem_free(&p);
     return status;
