@@ -98,7 +98,8 @@ static clattn_status build_plan(clattn_plan *plan, const clattn_attention_args *
     CLA_TRY(cla_algorithm_choose(&plan->problem, device, args->algorithm, &plan->text, &algorithm));
     if (cla_problem_no_rows(&plan->problem) || plan->problem.M == 0) {
         cla_str_append(&plan->text, "no query, or no key: nothing but a fill\n");
-        CLA_TRY(cla_copy_kernel(plan->context, plan->problem.dtype, "fill_strided", &plan->fill));
+        if (!cla_problem_no_rows(&plan->problem))
+            CLA_TRY(cla_copy_kernel(plan->context, plan->problem.dtype, "fill_strided", &plan->fill));
         goto done;
     }
     plan->algorithm = algorithm;

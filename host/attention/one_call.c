@@ -129,11 +129,17 @@ done:
 clattn_status clattn_attention(clattn_context *context, const clattn_attention_args *args) {
     clattn_status status = CLATTN_OK;
     cla_problem checked = {0};
+    const cla_algorithm *algorithm = NULL;
+    cla_str text = {0};
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "attention: %s is NULL", context ? "args" : "context");
     CLA_CHECK(!args->caller_workspace, CLATTN_E_ARGUMENT, "caller_workspace: is for plans; use max_workspace here");
     CLA_TRY(cla_problem_init(&checked, args)); /* before any array is touched */
-    status = cla_context_is_cpu(context) ? run(context, args) : run_staged(context, args);
+    if (cla_problem_no_rows(&checked))         /* nothing to write: the device is left alone */
+        status = cla_algorithm_choose(&checked, cla_context_device(context), args->algorithm, &text, &algorithm);
+    else
+        status = cla_context_is_cpu(context) ? run(context, args) : run_staged(context, args);
 done:
+    cla_str_free(&text);
     cla_problem_free(&checked);
     return status;
 }
