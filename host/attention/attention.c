@@ -69,14 +69,19 @@ static clattn_status upload_spans(clattn_plan *plan) {
     cl_int *spans = NULL;
     if (!p->interval || cla_context_is_cpu(plan->context))
         return CLATTN_OK;
+    const size_t bytes = (size_t)p->B * 2 * sizeof *spans;
+    CLA_CHECK((int64_t)bytes <= cla_plan_scratch_left(plan), CLATTN_E_LIMIT,
+              "workspace: the key lengths and offsets of %lld batches need %zu bytes, above the limit of %lld; raise "
+              "max_workspace or split the batch",
+              (long long)p->B, bytes, (long long)scratch_limit(plan));
     CLA_TRY(cla_alloc((size_t)p->B, 2 * sizeof *spans, "spans", &spans));
     for (int64_t b = 0; b < p->B; b++) {
         spans[2 * b] = (cl_int)p->key_lengths[b];
         spans[2 * b + 1] = (cl_int)p->offsets[b];
     }
-    CLA_TRY(clattn_buffer_create(plan->context, (size_t)p->B * 2 * sizeof *spans, &plan->spans));
-    CLA_TRY(clattn_buffer_upload(plan->spans, 0, spans, (size_t)p->B * 2 * sizeof *spans));
-    plan->hidden_bytes += (size_t)p->B * 2 * sizeof *spans;
+    CLA_TRY(clattn_buffer_create(plan->context, bytes, &plan->spans));
+    CLA_TRY(clattn_buffer_upload(plan->spans, 0, spans, bytes));
+    plan->hidden_bytes += bytes;
 done:
     cla_free(spans);
     return status;
