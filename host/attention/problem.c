@@ -82,6 +82,9 @@ static clattn_status take_shapes(cla_problem *p) {
     if (p->N > LARGEST_SIZE || p->M > LARGEST_SIZE || p->D > LARGEST_SIZE || p->Dv > LARGEST_SIZE)
         return cla_error(CLATTN_E_SHAPE, "q, k, v: sizes above %d are not supported: N %lld, M %lld, D %lld, Dv %lld",
                          LARGEST_SIZE, (long long)p->N, (long long)p->M, (long long)p->D, (long long)p->Dv);
+    if (p->B > LARGEST_SIZE || p->H > LARGEST_SIZE)
+        return cla_error(CLATTN_E_SHAPE, "q: sizes above %d are not supported: B %lld, H %lld", LARGEST_SIZE,
+                         (long long)p->B, (long long)p->H);
 #undef SHAPE
     return CLATTN_OK;
 }
