@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-#define FAR INT32_MAX                  /* an offset beyond this sees what this sees */
+#define FAR INT32_MAX                  /* an offset beyond this sees what this sees, but for check_far's windows */
 #define WIDE ((int64_t)UINT32_MAX + 1) /* the same for a side of the window */
 
 static clattn_status check_window(const clattn_attention_args *args) {
@@ -38,6 +38,18 @@ static clattn_status check_lengths(const cla_problem *p, const clattn_attention_
     return CLATTN_OK;
 }
 
+/* Offsets are clamped, sides of the window too. Both at once would move a wide window that has an end into sight. */
+static clattn_status check_far(const cla_problem *p, const clattn_attention_args *args, int64_t b, int64_t offset) {
+    const int64_t sides[] = {args->window_left, args->window_right}, narrow = FAR - cla_max(p->N, p->M);
+    for (int i = 0; i < 2 && args->has_window && (offset > FAR || offset < -FAR); i++)
+        if (sides[i] != CLATTN_UNLIMITED && sides[i] > narrow)
+            return cla_error(CLATTN_E_ARGUMENT,
+                             "offsets: batch %lld has %lld, and a side of the window is %lld; beyond %d such a side is "
+                             "not supported: take one up to %lld, or CLATTN_UNLIMITED",
+                             (long long)b, (long long)offset, (long long)sides[i], FAR, (long long)narrow);
+    return CLATTN_OK;
+}
+
 clattn_status cla_intervals_take(cla_problem *p, const clattn_attention_args *args) {
     clattn_status status = CLATTN_OK;
     CLA_TRY(check_window(args));
@@ -57,6 +69,7 @@ clattn_status cla_intervals_take(cla_problem *p, const clattn_attention_args *ar
         const int64_t offset = args->align == CLATTN_ALIGN_BOTTOM_RIGHT ? p->key_lengths[b] - p->N
                                : args->align == CLATTN_ALIGN_OFFSET     ? args->offsets[b]
                                                                         : 0;
+        CLA_TRY(check_far(p, args, b, offset));
         p->offsets[b] = cla_max(-FAR, cla_min(FAR, offset));
     }
 done:
