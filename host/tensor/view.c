@@ -32,6 +32,8 @@ clattn_tensor clattn_tensor_buffer(clattn_buffer *buffer, clattn_dtype dtype, in
 
 clattn_tensor clattn_tensor_permute(clattn_tensor t, const int *axes) {
     clattn_tensor r = t;
+    if (t.rank > CLATTN_MAX_RANK)
+        return r; /* no view, and refused as such */
     for (int i = 0; i < t.rank && i < CLATTN_MAX_RANK; i++) {
         r.shape[i] = axes[i] >= 0 && axes[i] < t.rank ? t.shape[axes[i]] : -1;
         r.stride[i] = axes[i] >= 0 && axes[i] < t.rank ? t.stride[axes[i]] : -1;
@@ -40,11 +42,13 @@ clattn_tensor clattn_tensor_permute(clattn_tensor t, const int *axes) {
 }
 
 clattn_tensor clattn_tensor_slice(clattn_tensor t, int axis, int64_t begin, int64_t count) {
-    if (axis < 0 || axis >= t.rank || begin < 0 || count < 0 || begin > t.shape[axis] - count) {
+    int64_t step = 0;
+    if (axis < 0 || axis >= t.rank || t.rank > CLATTN_MAX_RANK || begin < 0 || count < 0 ||
+        begin > t.shape[axis] - count || !cla_mul(begin, t.stride[axis], &step) ||
+        !cla_add(t.offset, step, &t.offset)) {
         t.rank = -1;
         return t;
     }
-    t.offset += begin * t.stride[axis];
     t.shape[axis] = count;
     return t;
 }
