@@ -43,8 +43,9 @@ static void print_entry(const clattn_safetensors_entry *entry, int name_width, i
     char shape[200], dtype[40];
     snprintf(dtype, sizeof dtype, entry->readable ? "%s" : "[%s]",
              entry->readable ? clattn_dtype_name(entry->dtype) : entry->dtype_text);
+    const int length = (int)strlen(entry->name), pad = name_width > length ? name_width - length : 0;
     print_clean(entry->name, SIZE_MAX);
-    printf("%*s  %-6s  %-*s  %llu bytes\n", name_width - (int)strlen(entry->name), "", dtype, shape_width,
+    printf("%*s  %-6s  %-*s  %llu bytes\n", pad, "", dtype, shape_width,
            cla_dims_text(entry->rank, entry->shape, shape, sizeof shape), (unsigned long long)entry->bytes);
 }
 
