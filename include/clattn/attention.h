@@ -55,10 +55,12 @@ typedef struct clattn_attention_args {
 
 /* One call: checks, chooses, computes. Tensors may be host arrays and buffers, mixed. With a host array among them
  * it returns when the result is there, else when the work is enqueued.
+ * Shapes   those of clattn_attention_args. An output may not lie over an input or another output.
  * Dtypes   f32, f64 (where the device has it); q, k, v, o, bias, lse and weights are of one type.
  * Special  a query that sees no key: O = 0, P = 0, LSE = -inf. NaN under a mask stays hidden.
  * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT, CLATTN_E_UNSUPPORTED, CLATTN_E_LIMIT, and the device's.
- *          An output of a failed call is not to be read. */
+ *          An output of a failed call is not to be read.
+ * Source   Vaswani et al. 2017 section 3.2.1; Milakov & Gimelshein 2018 for the online form. */
 CLATTN_API clattn_status clattn_attention(clattn_context *context, const clattn_attention_args *args);
 
 /* ---- plans ---- */
@@ -66,7 +68,8 @@ CLATTN_API clattn_status clattn_attention(clattn_context *context, const clattn_
 typedef struct clattn_plan clattn_plan;
 
 /* Decides and allocates everything that clattn_plan_execute needs. Host arrays key_lengths and offsets are copied.
- * Tensors need buffers on an OpenCL context; on `cpu` host arrays will do. A plan belongs to one thread at a time. */
+ * Tensors need buffers on an OpenCL context; on `cpu` host arrays will do. A plan belongs to one thread at a time.
+ * Errors   those of clattn_attention, and CLATTN_E_LIMIT (max_workspace). *plan is NULL then. */
 CLATTN_API clattn_status clattn_plan_create(clattn_context *context, const clattn_attention_args *args,
                                             clattn_plan **plan);
 CLATTN_API void clattn_plan_destroy(clattn_plan *plan);
@@ -82,10 +85,12 @@ typedef struct clattn_plan_info {
 } clattn_plan_info;
 CLATTN_API clattn_status clattn_plan_info_get(const clattn_plan *plan, clattn_plan_info *info);
 
-/* Scratch of the caller's, for plans made with caller_workspace: at least workspace_bytes. Borrowed. */
+/* Scratch of the caller's, for plans made with caller_workspace: at least workspace_bytes. Borrowed.
+ * Errors   CLATTN_E_ARGUMENT (of another context), CLATTN_E_LIMIT (too small). */
 CLATTN_API clattn_status clattn_plan_set_workspace(clattn_plan *plan, clattn_buffer *workspace);
 /* Enqueues and returns. tensors: the same layout (dtypes, shapes, strides) with other buffers and offsets, of which
- * only tensors are read; NULL: those of creation. */
+ * only tensors are read; NULL: those of the last execution, at first those of creation.
+ * Errors   CLATTN_E_SHAPE (another layout), CLATTN_E_ARGUMENT, CLATTN_E_UNSUPPORTED, CLATTN_E_LIMIT, the device's. */
 CLATTN_API clattn_status clattn_plan_execute(clattn_plan *plan, const clattn_attention_args *tensors);
 
 /* ---- the algorithm table ---- */
@@ -93,7 +98,8 @@ CLATTN_API clattn_status clattn_plan_execute(clattn_plan *plan, const clattn_att
 CLATTN_API size_t clattn_algorithm_count(void);
 CLATTN_API const char *clattn_algorithm_name(size_t index);    /* "fused_lanes"; NULL past the end */
 CLATTN_API const char *clattn_algorithm_summary(size_t index); /* one line; NULL past the end */
-/* Whether an algorithm can do it here; *reason (owned by the thread, until its next call) says why not. */
+/* Whether an algorithm can do it here; *reason (owned by the thread, until its next call) says why not.
+ * Errors   those of clattn_attention about args; *applies is false then. */
 CLATTN_API clattn_status clattn_algorithm_applies(clattn_context *context, const clattn_attention_args *args,
                                                   size_t index, bool *applies, const char **reason);
 

@@ -13,11 +13,14 @@
 extern "C" {
 #endif
 
-/* A context over your queue, in order or out of order (work is then chained by barriers). Profiling follows the
- * queue's own property; asking for it on a queue without it is CLATTN_E_UNSUPPORTED. */
+/* A context over your queue, in order or out of order (work is then chained by barriers). Asking for a
+ * profile needs a queue with CL_QUEUE_PROFILING_ENABLE.
+ * Errors   CLATTN_E_ARGUMENT, CLATTN_E_UNSUPPORTED (a profile on a queue without it), CLATTN_E_MEMORY,
+ *          CLATTN_E_OPENCL. *out is NULL then. */
 CLATTN_API clattn_status clattn_context_from_opencl(cl_context context, cl_command_queue queue,
                                                     const clattn_context_options *options, clattn_context **out);
-/* A buffer over your memory object (all of it; sub-buffers are fine). */
+/* A buffer over your memory object (all of it; sub-buffers are fine).
+ * Errors   CLATTN_E_ARGUMENT (of another cl_context), CLATTN_E_UNSUPPORTED (the `cpu` context), CLATTN_E_OPENCL. */
 CLATTN_API clattn_status clattn_buffer_from_opencl(clattn_context *context, cl_mem memory, clattn_buffer **buffer);
 /* The memory object of a buffer, not retained; NULL on the `cpu` context. */
 CLATTN_API cl_mem clattn_buffer_opencl(const clattn_buffer *buffer);
