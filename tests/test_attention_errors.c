@@ -5,15 +5,17 @@
 #include <math.h>
 
 enum { B = 2, H = 4, HK = 2, N = 5, M = 7, D = 8, DV = 6 };
-static double room[8192]; /* more than any tensor here reaches */
+static double room[8192], out[8192]; /* more than any tensor here reaches */
 
 static clattn_tensor host4(int64_t b, int64_t h, int64_t s, int64_t d) {
     return clattn_tensor_host(room, CLATTN_F32, 4, (const int64_t[]){b, h, s, d});
 }
 
 static clattn_attention_args valid(void) {
-    return (clattn_attention_args){
-        .q = host4(B, H, N, D), .k = host4(B, HK, M, D), .v = host4(B, HK, M, DV), .o = host4(B, H, N, DV)};
+    return (clattn_attention_args){.q = host4(B, H, N, D),
+                                   .k = host4(B, HK, M, D),
+                                   .v = host4(B, HK, M, DV),
+                                   .o = clattn_tensor_host(out, CLATTN_F32, 4, (const int64_t[]){B, H, N, DV})};
 }
 
 /* By the one call and by a plan, on every kind of device. */
@@ -224,6 +226,15 @@ Test(attention_errors, outputs_may_not_overlap_themselves) {
     args.weights = host4(B, H, N, M);
     args.weights.stride[3] = 0;
     refused(args, CLATTN_E_SHAPE, "weights: its strides make elements share a place");
+}
+
+Test(attention_errors, outputs_may_not_lie_over_inputs_or_each_other) {
+    clattn_attention_args args = valid();
+    args.o = host4(B, H, N, DV);
+    refused(args, CLATTN_E_ARGUMENT, "o: lies over q");
+    args = valid();
+    args.lse = clattn_tensor_host((float *)out + B * H * N * DV - 1, CLATTN_F32, 3, (const int64_t[]){B, H, N});
+    refused(args, CLATTN_E_ARGUMENT, "o: lies over lse");
 }
 
 Test(attention_errors, an_algorithm_is_named_right_or_not_at_all) {

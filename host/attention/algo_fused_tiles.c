@@ -90,7 +90,8 @@ static clattn_status make_variant(const clattn_plan *plan, bool by_four, variant
     const clattn_device_info *device = cla_context_device(plan->context);
     const cla_problem *p = &plan->problem;
     clattn_status status = CLATTN_E_LIMIT;
-    for (int rank = 0; status == CLATTN_E_LIMIT; rank++) {
+    /* Drivers that lack registers or memory for a kernel say so in any of three ways. */
+    for (int rank = 0; status == CLATTN_E_LIMIT || status == CLATTN_E_BUILD || status == CLATTN_E_MEMORY; rank++) {
         if (!cla_tiles_choose(device, p->dtype, by_four, p->D, p->Dv, rank, &v->tiling))
             break; /* the last message stands */
         status = make_kernel(plan, &v->tiling, by_four, &v->kernel);

@@ -12,8 +12,9 @@ enum { SCRATCH_ALIGN = 256 };
 
 static int64_t scratch_limit(const clattn_plan *plan) {
     const clattn_device_info *device = cla_context_device(plan->context);
-    const uint64_t half = device->global_bytes / 2;
-    const uint64_t limit = device->max_alloc_bytes < half ? device->max_alloc_bytes : half;
+    const uint64_t half = device->global_bytes ? device->global_bytes / 2 : INT64_MAX; /* 0: it could not be asked */
+    const uint64_t largest = device->max_alloc_bytes ? device->max_alloc_bytes : INT64_MAX;
+    const uint64_t limit = largest < half ? largest : half;
     const uint64_t asked = plan->problem.max_workspace;
     return (int64_t)(asked && asked < limit ? asked : limit);
 }

@@ -97,6 +97,34 @@ static clattn_status check_output(const clattn_tensor *t, const char *name) {
     return CLATTN_OK;
 }
 
+/* Where a tensor lies: a device's or host's memory from byte *begin to *end. Views with gaps have none, since others
+ * may lie in the gaps. */
+static bool dense_bytes(const clattn_tensor *t, const void **storage, uintptr_t *begin, uintptr_t *end) {
+    int64_t first, last;
+    const int64_t n = t->rank > 0 ? clattn_tensor_elements(t) : 0;
+    const uintptr_t size = clattn_dtype_size(t->dtype), base = t->buffer ? 0 : (uintptr_t)t->host;
+    if (n <= 0 || cla_view_range(t, "a tensor", &first, &last) != CLATTN_OK || last - first != n)
+        return false;
+    *storage = t->buffer;
+    *begin = base + (uintptr_t)first * size;
+    *end = base + (uintptr_t)last * size;
+    return true;
+}
+
+/* No output may lie over an input or another output: kernels read inputs after they have begun to write. */
+static clattn_status check_apart(const clattn_attention_args *a) {
+    static const char *const names[] = {"o", "lse", "weights", "q", "k", "v", "keep", "drop", "bias"};
+    const clattn_tensor *const all[] = {&a->o, &a->lse, &a->weights, &a->q, &a->k, &a->v, &a->keep, &a->drop, &a->bias};
+    const void *mine, *other;
+    uintptr_t begin, end, from, to;
+    for (int i = 0; i < 3; i++)
+        for (int j = i + 1; j < 9; j++)
+            if (dense_bytes(all[i], &mine, &begin, &end) && dense_bytes(all[j], &other, &from, &to) && mine == other &&
+                begin < to && from < end)
+                return cla_error(CLATTN_E_ARGUMENT, "%s: lies over %s; give it memory of its own", names[i], names[j]);
+    return CLATTN_OK;
+}
+
 /* An optional output of shape want[0 .. rank). Lifted by axes of size 1 and stride 0. */
 static clattn_status take_output(const clattn_tensor *t, const char *name, const cla_problem *p, int rank_less,
                                  const int64_t want[4], clattn_tensor *out) {
@@ -195,6 +223,7 @@ clattn_status cla_problem_init(cla_problem *problem, const clattn_attention_args
     const int64_t lse_shape[4] = {1, p.B, p.H, p.N}, weights_shape[4] = {p.B, p.H, p.N, p.M};
     CLA_TRY(take_output(&args->lse, "lse", &p, 1, lse_shape, &p.lse));
     CLA_TRY(take_output(&args->weights, "weights", &p, 0, weights_shape, &p.weights));
+    CLA_TRY(check_apart(args));
     CLA_TRY(take_scale(&p, args));
     CLA_TRY(take_masks(&p, args));
     CLA_TRY(cla_intervals_take(&p, args));

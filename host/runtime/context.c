@@ -65,7 +65,8 @@ clattn_status clattn_context_from_opencl(cl_context context, cl_command_queue qu
     CLA_TRY_CL(clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL),
                "queue's properties");
     CLA_TRY_CL(clGetDeviceInfo(c->device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL), "device's platform");
-    cla_device_describe(platform, c->device, &c->info);
+    CLA_CHECK(cla_device_describe(platform, c->device, &c->info) && c->info.usable, CLATTN_E_UNSUPPORTED,
+              "context_from_opencl: the queue's device (%s) is not available, or has no compiler", c->info.name);
     c->out_of_order = (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) != 0;
     CLA_CHECK(!(options && options->profile) || (properties & CL_QUEUE_PROFILING_ENABLE), CLATTN_E_UNSUPPORTED,
               "context_from_opencl: profiling needs a queue made with CL_QUEUE_PROFILING_ENABLE, and this one is not");

@@ -6,7 +6,6 @@
 #include "base/str.h"
 #include "runtime/kernel.h"
 #include "runtime/state.h"
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,8 +29,10 @@ cla_key cla_key_make(const char *file, const char *kernel) {
 void cla_key_define_text(cla_key *key, const char *name, const char *value) {
     const size_t room = sizeof key->options - key->length;
     const int n = snprintf(key->options + key->length, room, " -D%s=%s", name, value);
-    assert(n > 0 && (size_t)n < room);
-    key->length += (size_t)n;
+    if (n < 0 || (size_t)n >= room)
+        key->failed = true;
+    else
+        key->length += (size_t)n;
 }
 
 void cla_key_define(cla_key *key, const char *name, int64_t value) {
@@ -44,7 +45,6 @@ static const cla_source *source_named(const char *name) {
     for (const cla_source *s = cla_sources; s->name; s++)
         if (strcmp(s->name, name) == 0)
             return s;
-    assert(!"kernel source is not in kernels/CMakeLists.txt");
     return NULL;
 }
 
@@ -89,6 +89,7 @@ static clattn_status build(clattn_context *context, const cla_key *key, cl_progr
     cl_int code;
     for (int i = 0; i <= PRELUDES; i++) {
         const cla_source *s = source_named(i < PRELUDES ? preludes[i] : key->file);
+        CLA_CHECK(s, CLATTN_E_BUILD, "%s: is not in kernels/CMakeLists.txt", key->file);
         snprintf(lines[i], sizeof lines[i], "\n#line 1 \"%s\"\n", s->name);
         texts[2 * i] = lines[i];
         lengths[2 * i] = strlen(lines[i]);
@@ -165,6 +166,7 @@ clattn_status cla_kernel_create(clattn_context *context, const cla_key *key, siz
     cl_int code;
     *kernel = NULL;
     pthread_mutex_lock(&context->lock);
+    CLA_CHECK(!key->failed, CLATTN_E_BUILD, "%s: its options take more than %zu bytes", key->file, sizeof key->options);
     CLA_TRY(program_of(context, key, &program));
     CLA_TRY(cla_alloc(1, sizeof *k, "kernel", &k));
     k->work_group = work_group;

@@ -19,6 +19,7 @@ typedef struct cla_key {
     const char *kernel; /* "attention_lanes" */
     char options[1000];
     size_t length;
+    bool failed; /* the options did not fit: cla_kernel_create refuses the key */
 } cla_key;
 
 cla_key cla_key_make(const char *file, const char *kernel);

@@ -108,10 +108,12 @@ clattn_status cla_view_check(const clattn_tensor *t, const char *name) {
                              (long long)t->stride[i]);
     if (t->offset < 0)
         return cla_error(CLATTN_E_SHAPE, "%s: offset %lld is negative", name, (long long)t->offset);
-    if (clattn_tensor_elements(t) < 0)
-        return cla_error(CLATTN_E_SHAPE, "%s %s: more elements than 64 bits count", name,
+    /* A dense copy must be countable too. */
+    int64_t first, end, bytes;
+    if (clattn_tensor_elements(t) < 0 ||
+        !cla_mul(clattn_tensor_elements(t), (int64_t)clattn_dtype_size(t->dtype), &bytes))
+        return cla_error(CLATTN_E_SHAPE, "%s %s: more bytes than 64 bits count", name,
                          cla_shape_text(t, text, sizeof text));
-    int64_t first, end;
     return cla_view_range(t, name, &first, &end);
 }
 
