@@ -11,32 +11,45 @@
 
 enum { SWEEP = 3000 };
 
-/* A query's scores are 0 and -x, so that the weights are 1 and exp(-x) over their sum; an average over many keys would
- * hide an error of the exponential a thousand times as large. 2e-7 is an error of three halves of a unit in the last
- * place at its largest, for the exponential, the sum and the quotient together; f64 is bound alike. */
-static void two_keys(const oracle_runner *r, clattn_dtype dtype) {
-    const double most = dtype == CLATTN_F64 ? 2e-7 * 0x1p-29 : 2e-7;
-    const oracle_config config = {.dtype = dtype, .N = SWEEP, .M = 2, .D = 1, .Dv = 2, .has_scale = true, .scale = 1};
-    oracle_case *c = oracle_make(&config);
-    oracle_random random = {3};
-    double worst = 0, at = 0;
-    SET(c->k, 0, -1);
-    set_identity(c->v, 2, 2);
-    for (int i = 0; i < SWEEP; i++) {
-        const double x = i <= 1280 ? i / 64.0 : 20 * oracle_uniform(&random);
-        c->q[i] = dtype == CLATTN_F32 ? (double)(float)x : x;
-    }
-    runs(c, r);
-    for (int i = 0; i < SWEEP; i++) {
+/* The largest relative error of the two weights of queries [first, last), whose scores are 0 and -q. */
+static double worst_weight(const oracle_case *c, int first, int last, double *at) {
+    double worst = 0;
+    for (int i = first; i < last; i++) {
         const long double e = expl(-(long double)c->q[i]), exact[2] = {1 / (1 + e), e / (1 + e)};
         for (int j = 0; j < 2; j++) {
             const double error = (double)fabsl(((long double)c->got.o[2 * i + j] - exact[j]) / exact[j]);
-            at = error > worst ? c->q[i] : at;
+            *at = error > worst ? c->q[i] : *at;
             worst = error > worst ? error : worst;
         }
     }
-    cr_expect_leq(worst, most, "%s: with scores 0 and %.9g a weight is off by %.3g of itself", r->algorithm, -at,
-                  worst);
+    return worst;
+}
+
+/* An average over many keys would hide an error of the exponential a thousand times as large. The weights of two keys
+ * are 1 and exp(-x) over their sum; where that is 1, the second is the exponential itself, which is pinned to 2e-7.
+ * Below, the sum and the quotient add half a unit in the last place each. f64 is bound alike. */
+static void two_keys(const oracle_runner *r, clattn_dtype dtype) {
+    const double unit = dtype == CLATTN_F64 ? 0x1p-53 : 0x1p-24, most = 2e-7 * (unit / 0x1p-24);
+    const double alone = -log(unit) + 0.8, end = dtype == CLATTN_F64 ? 700 : 87;
+    const oracle_config config = {
+        .dtype = dtype, .N = 2 * SWEEP, .M = 2, .D = 1, .has_scale = true, .scale = 1, .Dv = 2};
+    oracle_case *c = oracle_make(&config);
+    oracle_random random = {3};
+    double at = 0;
+    SET(c->k, 0, -1);
+    set_identity(c->v, 2, 2);
+    for (int i = 0; i < 2 * SWEEP; i++) {
+        const double x = i < 1280    ? i / 64.0
+                         : i < SWEEP ? 20 * oracle_uniform(&random)
+                                     : alone + (end - alone) * oracle_uniform(&random);
+        c->q[i] = dtype == CLATTN_F32 ? (double)(float)x : x;
+    }
+    runs(c, r);
+    double error = worst_weight(c, 0, SWEEP, &at);
+    cr_expect_leq(error, most + 2 * unit, "%s: with scores 0 and %.9g a weight is off by %.3g of itself", r->algorithm,
+                  -at, error);
+    error = worst_weight(c, SWEEP, 2 * SWEEP, &at);
+    cr_expect_leq(error, most, "%s: exp(%.9g) is off by %.3g of itself", r->algorithm, -at, error);
     oracle_free(c);
 }
 Test(numbers, the_exponential_of_two_keys_is_right_to_two_in_ten_million) { on_each(two_keys); }
