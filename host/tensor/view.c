@@ -112,7 +112,7 @@ clattn_status cla_view_check(const clattn_tensor *t, const char *name) {
     int64_t first, end, bytes;
     if (clattn_tensor_elements(t) < 0 ||
         !cla_mul(clattn_tensor_elements(t), (int64_t)clattn_dtype_size(t->dtype), &bytes))
-        return cla_error(CLATTN_E_SHAPE, "%s %s: more bytes than 64 bits count", name,
+        return cla_error(CLATTN_E_SHAPE, "%s %s: more elements than 64 bits count", name,
                          cla_shape_text(t, text, sizeof text));
     return cla_view_range(t, name, &first, &end);
 }
