@@ -54,7 +54,7 @@ static inline real4 load4(__global const real *p, int d, int dims) {
 /* Dims d .. d + DC of BN keys from n on and BM queries from i0 on. Rows past the end repeat the last (they are masked, or
  * never stored). */
 static inline void fill_scores(__local real4 *keys, __local real4 *queries, __global const real *K, __global const real *Q,
-                               const cla_attention_args *a, int n, int i0, int d, int lid) {
+                               const cla_attention_args *a, int n, int i0, int d, uint lid) {
     const int row = lid / (DC / 4), col = lid % (DC / 4), step = WG / (DC / 4);
     real4 k[BN / (WG / (DC / 4))], q[BM / (WG / (DC / 4))];
     EACH(x, BN / step) k[x] = load4(K + min(n + row + step * x, a->M - 1) * a->k_j, d + 4 * col, a->D);
@@ -66,7 +66,7 @@ static inline void fill_scores(__local real4 *keys, __local real4 *queries, __gl
 /* Row y of a slice of V is the key that column x0 + y of the weights stands for; from M on, zeros. Raises *poison when a
  * value is no finite number: only then can a weight of zero do harm. */
 static inline void fill_values(__local real4 *dst, __global const real *V, long stride, int n, int x0, int M, int width,
-                               int lid, __local int *poison) {
+                               uint lid, __local int *poison) {
     const int first = n + x0 / (4 * TC) * (4 * TC) + x0 % (4 * TC) / 4;
     real4 v[JC * VSTRIDE / WG], probe = (real4)(R(0.0));
     EACH(x, JC * VSTRIDE / WG) {
@@ -100,7 +100,7 @@ static inline void multiply_scores(real s[NR][NC], __local const real4 *q, __loc
 
 /* One slice of O += P V: NR + 4 NV real4s read for 16 NR NV multiply-adds. */
 static inline void multiply_values(real4 o[NR][NV], __local const real4 *p, __local const real4 *v) {
-#pragma unroll 2
+#pragma unroll 1
     for (int x = 0; x < JC / 4; x++) {
         real4 value[4][NV];
         EACH(y, 4) EACH(z, NV) value[y][z] = v[(4 * x + y) * VSTRIDE + z * TC];
@@ -277,6 +277,9 @@ static inline void store_lse(__global real *LSE, long stride, int i, int N, cons
     }
 }
 
+/* x % count, from x / count: a division of 64 bits less. */
+static inline int rest_of(size_t x, size_t quotient, int count) { return (uint)x - (uint)quotient * (uint)count; }
+
 /* O[b,h,i,:] = sum_j P V, P = softmax over the keys that i sees; LSE[b,h,i] natural.
  *   Groups  tiles x chunks x H x B of WG, counted in this order: tile of rows, chunk of `columns` value columns.
  *   Needs   N, M >= 1; scale finite; columns <= 4 TC NV; absent tensors are NULL, spans too where there is no interval.
@@ -295,9 +298,10 @@ attention_tiles(__global const real *restrict Q, __global const real *restrict K
     __local int excludes[WG];
     __local int poison; /* a value that was read is NaN or infinite; never taken back */
     __local real4 *queries = tiles + BN * DSTRIDE, *maxima = tiles + BM * PSTRIDE;
-    const int lid = get_local_id(0), tc = lid % TC, tr = lid / TC;
-    const size_t id = get_group_id(0), head = id / a.tiles / a.chunks;
-    const int tile = id % a.tiles, chunk = id / a.tiles % a.chunks, h = head % a.H, b = head / a.H;
+    const uint lid = get_local_id(0);
+    const int tc = lid % TC, tr = lid / TC;
+    const size_t id = get_group_id(0), pass = id / a.tiles, head = pass / a.chunks, batch = head / a.H;
+    const int tile = rest_of(id, pass, a.tiles), chunk = rest_of(pass, head, a.chunks), h = rest_of(head, batch, a.H), b = batch;
     const int i0 = (a.long_first ? a.tiles - 1 - tile : tile) * BM, width = min(a.columns, a.Dv - chunk * a.columns);
     Q += a.q_0 + b * a.q_b + h * a.q_h;
     K += a.k_0 + b * a.k_b + h / a.group * a.k_h;
@@ -305,8 +309,8 @@ attention_tiles(__global const real *restrict Q, __global const real *restrict K
     if (lid == 0)
         poison = 0;
 #if INTERVAL
-    for (int row = lid; row < BM; row += WG) /* rows after N are copies of the last */
-        bounds[row] = spans ? cla_keys_of(&a.mask, spans, b, min(i0 + row, a.N - 1)) : (int2)(0, a.M);
+    for (uint row = lid; row < BM; row += WG) /* rows after N are copies of the last */
+        bounds[row] = spans ? cla_keys_of(&a.mask, spans, b, min(i0 + (int)row, a.N - 1)) : (int2)(0, a.M);
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
 #if INTERVAL
@@ -342,12 +346,13 @@ attention_tiles(__global const real *restrict Q, __global const real *restrict K
         for (int x = 0; x < TC; x++)
             excluded |= excludes[tr * TC + x];
         soften(s, m, l, o, maxima + tr * (TC / 4), tiles + tr * PSTRIDE + tc);
-        for (int x = 0; x < BN && width > 0; x += JC) {
-            fill_values(values, V, a.v_j, n, x, a.M, width, lid, &poison);
+        for (int x = 0; x < BN; x += JC) {
+            if (width > 0)
+                fill_values(values, V, a.v_j, n, x, a.M, width, lid, &poison);
             barrier(CLK_LOCAL_MEM_FENCE);
-            if (excluded & (MASKS ? poison : 1))
+            if (width > 0 && (excluded & (MASKS ? poison : 1)))
                 select_values(o, (__local const real *)(tiles + tr * PSTRIDE) + x, values + tc);
-            else
+            else if (width > 0)
                 multiply_values(o, tiles + tr * PSTRIDE + x / 4, values + tc);
             barrier(CLK_LOCAL_MEM_FENCE);
         }
