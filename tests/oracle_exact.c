@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The exact results and what may differ from them. */
+#define CL_TARGET_OPENCL_VERSION 120
 #include "attention/plan.h"
 #include "oracle_internal.h"
 #include <math.h>

@@ -393,6 +393,7 @@ Test(fused_tiles, explain_names_the_tiles) {
     clattn_attention_args a = {.algorithm = "fused_tiles"};
     a.q = a.k = clattn_tensor_buffer(buffer, CLATTN_F32, 2, q);
     a.o = a.v = clattn_tensor_buffer(buffer, CLATTN_F32, 2, v);
+    a.o.offset = 128;
     SUCCEEDS(clattn_plan_create(context, &a, &plan));
     const char *text = clattn_plan_explain(plan);
     cr_expect(strstr(text, "tiles: 32 queries x 64 keys") && strstr(text, "work-group 8 x 16"), "%s", text);
