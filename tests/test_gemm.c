@@ -202,6 +202,36 @@ Test(gemm, axes_that_nest_make_one_call) {
     close_bench(t);
 }
 
+/* More than a grid's third dimension takes on some devices. */
+Test(gemm, large_batches_are_cut) {
+    enum { COUNT = 70000 };
+    bench *t = open_bench(CLATTN_F32, true);
+    float *x = malloc(COUNT * sizeof *x), *y = malloc(COUNT * sizeof *y);
+    clattn_buffer *a = NULL, *c = NULL;
+    for (int i = 0; i < COUNT; i++)
+        x[i] = (float)i;
+    SUCCEEDS(clattn_buffer_create(t->context, COUNT * sizeof *x, &a));
+    SUCCEEDS(clattn_buffer_create(t->context, COUNT * sizeof *x, &c));
+    SUCCEEDS(clattn_buffer_upload(a, 0, x, COUNT * sizeof *x));
+    const cla_gemm g = {.m = 1,
+                        .n = 1,
+                        .k = 1,
+                        .a = {a, 0, 1, false},
+                        .b = {a, 0, 1, false},
+                        .c = {c, 0, 1, false},
+                        .axes = {{COUNT, 1, 1, 1}}};
+    SUCCEEDS(cla_gemm_batched(t->context, &g));
+    SUCCEEDS(clattn_buffer_download(c, 0, y, COUNT * sizeof *y));
+    for (int i = 0; i < COUNT; i++)
+        cr_assert_eq(y[i], x[i] * x[i], "%d", i);
+    cr_expect_eq(calls_of(t->context), 2);
+    clattn_buffer_destroy(a);
+    clattn_buffer_destroy(c);
+    free(x);
+    free(y);
+    close_bench(t);
+}
+
 Test(gemm, nothing_to_do_is_no_call) {
     bench *t = open_bench(CLATTN_F32, true);
     const cla_gemm g = {.m = 0, .n = 3, .k = 2};

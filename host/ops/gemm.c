@@ -235,6 +235,27 @@ done:
     return status;
 }
 
+/* A grid's second and third dimension may be as small as 65535 groups; CLBlast's tiles have 8 columns or more. */
+enum { MOST_MATRICES = 65535, MOST_COLUMNS = 65535 * 8 };
+
+/* The batch in pieces that the grid takes. */
+static clattn_status enqueue_pieces(clattn_context *context, const cla_gemm *g, const cla_gemm_axis *batch) {
+    clattn_status status = CLATTN_OK;
+    for (int64_t first = 0; first < batch->size; first += MOST_MATRICES)
+        for (int64_t column = 0; column < g->n; column += MOST_COLUMNS) {
+            const int64_t count = cla_min(MOST_MATRICES, batch->size - first);
+            const cla_gemm_axis piece = {count, batch->a, batch->b, batch->c};
+            cla_gemm one = *g;
+            one.n = cla_min(MOST_COLUMNS, g->n - column);
+            one.a.offset += first * batch->a;
+            one.b.offset += first * batch->b + column * (g->b.transposed ? g->b.ld : 1);
+            one.c.offset += first * batch->c + column;
+            CLA_TRY(enqueue(context, &one, &piece));
+        }
+done:
+    return status;
+}
+
 /* The largest axis is CLBlast's, the others are loops. */
 clattn_status cla_gemm_batched(clattn_context *context, const cla_gemm *gemm) {
     clattn_status status = CLATTN_OK;
@@ -257,7 +278,7 @@ clattn_status cla_gemm_batched(clattn_context *context, const cla_gemm *gemm) {
         one.a.offset += outer * x.a + inner * y.a;
         one.b.offset += outer * x.b + inner * y.b;
         one.c.offset += outer * x.c + inner * y.c;
-        CLA_TRY(enqueue(context, &one, &batch));
+        CLA_TRY(enqueue_pieces(context, &one, &batch));
     }
 done:
     return status;
