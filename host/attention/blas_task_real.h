@@ -114,20 +114,24 @@ static void scores(const cla_problem *p, const cla_blas_layout *a, const cla_bla
     int ld;
     const REAL *q = scratch + a->q, *k = block_of(&p->k, t, j, n, a->copy_keys ? scratch + a->k : NULL, &ld);
     REAL *s = scratch + a->s;
-    if (rows == 1)
+    if (rows == 1) {
+        memset(s, 0, (size_t)n * sizeof *s); /* some versions of gemv multiply what is there by 0 */
         GEMV(CblasRowMajor, CblasNoTrans, columns, depth, 1, k, ld, q, 1, 0, s, 1);
-    else
+    } else {
         GEMM(CblasRowMajor, CblasNoTrans, CblasTrans, rows, columns, depth, 1, q, depth, k, ld, 0, s, columns);
+    }
 }
 
 /* T[rows, Dv] = S V. */
 static void product(const cla_problem *p, const cla_blas_task *t, int64_t n, const REAL *s, const REAL *v, int ld,
                     REAL *out) {
     const int rows = (int)cla_blas_task_rows(t), columns = (int)p->Dv, depth = (int)n;
-    if (rows == 1)
+    if (rows == 1) {
+        memset(out, 0, (size_t)p->Dv * sizeof *out);
         GEMV(CblasRowMajor, CblasTrans, depth, columns, 1, v, ld, s, 1, 0, out, 1);
-    else
+    } else {
         GEMM(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, columns, depth, 1, s, depth, v, ld, 0, out, columns);
+    }
 }
 
 /* What tensor masks do to a row's scores for keys from j on; the scores are unscaled before. */
