@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fused attention forward for GPU-class devices: O = softmax(scale Q K^T + bias) V tile by tile through local memory, no
- * N x M buffer. Must not know: vendors, the host's buffers, how the key was chosen. A work-group owns BM = TR NR queries of
- * one head and at most 4 TC NV columns of O, and walks the keys BN = TC NC at a time; a work-item owns NR queries x NC keys of
- * the scores and NR queries x 4 NV columns of O in registers. Key: REAL; TR, TC, NR, NC, NV; DC dims a slice of Q and K, JC
- * keys a slice of V; SLICED 0 or 1 (see multiply_scores); ALIGNED4 0; 1: D, Dv, strides and offsets of q, k, v, o are
- * multiples of 4; 2: base pointers are aligned to 4 elements, too; MASKS 1: intervals, 2: tensors, 3: both. */
+/* Fused attention forward for GPU-class devices: O = softmax(scale Q K^T + bias) V tile by tile through local memory,
+ * no N x M buffer. Must not know: vendors, the host's buffers, how the key was chosen. A work-group owns BM = TR NR
+ * queries of one head and at most 4 TC NV columns of O, and walks the keys BN = TC NC at a time; a work-item owns NR
+ * queries x NC keys of the scores and NR queries x 4 NV columns of O in registers. Key: REAL; TR, TC, NR, NC, NV; DC
+ * dims a slice of Q and K, JC keys a slice of V; SLICED 0 or 1 (see multiply_scores); ALIGNED4 0; 1: D, Dv, strides
+ * and offsets of q, k, v, o are multiples of 4; 2: base pointers are aligned to 4 elements, too; MASKS 1: intervals,
+ * 2: tensors. */
 #define INTERVAL (MASKS & 1)
 #define TENSOR (MASKS & 2)
 #define WG (TR * TC)
 #define BM (TR * NR)
 #define BN (TC * NC)
-#define VSTRIDE (TC * NV)   /* strides of local tiles count real4s; the odd ones avoid bank conflicts */
+#define VSTRIDE (TC * NV) /* strides of local tiles count real4s; the odd ones avoid bank conflicts */
 #define DSTRIDE (DC / 4 + 1)
 #define PSTRIDE (BN / 4 + 1)
 #define SCORE_TILES ((BN + BM) * DSTRIDE)
 #define WEIGHT_TILES (BM * PSTRIDE + BM * TC / 4)
 #define TILES (SCORE_TILES > WEIGHT_TILES ? SCORE_TILES : WEIGHT_TILES)
-#if NC % 4 || TC % 4 || JC % 4 || 4 * TC % JC || BN % JC || JC * VSTRIDE % WG || DC % 8 || WG % (DC / 4) ||              \
+#if NC % 4 || TC % 4 || JC % 4 || 4 * TC % JC || BN % JC || JC * VSTRIDE % WG || DC % 8 || WG % (DC / 4) || \
     BN % (WG / (DC / 4)) || BM % (WG / (DC / 4))
 #error "attention_tiles: impossible key"
 #endif
-/* x indexes registers, so the loop must vanish; some compilers unroll it only in a function of its own, not in the kernel. */
+/* x indexes registers, so the loop must vanish; some compilers unroll it only in a function of its own. */
 #define EACH(x, count) _Pragma("unroll") for (int x = 0; x < (count); x++)
 /* The weight of an excluded key. It is told from other zeros only where its value must be selected away. */
 #define EXCLUDED (-R(0.0))
 
-/* exp(x) for x <= 0, 0 from -150 down, NaN stays. In f32 exp2 of the rounded product alone would be off by 1e-6 at -12. */
+/* exp(x) for x <= 0, 0 from -150 down, NaN stays. In f32 exp2 of the rounded product alone is off by 1e-6 at -12. */
 static inline real4 weights_of(real4 x) {
 #if REAL == 64
     return exp(x);
@@ -45,16 +46,17 @@ static inline real4 load4(__global const real *p, int d, int dims) {
     const real4 x = vload4(0, p + min(d, dims - 4));
     return d < dims ? x : (real4)(R(0.0));
 #else
-    const real4 x = (real4)(p[min(d, dims - 1)], p[min(d + 1, dims - 1)], p[min(d + 2, dims - 1)], p[min(d + 3, dims - 1)]);
+    const real4 x =
+        (real4)(p[min(d, dims - 1)], p[min(d + 1, dims - 1)], p[min(d + 2, dims - 1)], p[min(d + 3, dims - 1)]);
     return (real4)(d < dims ? x.x : R(0.0), d + 1 < dims ? x.y : R(0.0), d + 2 < dims ? x.z : R(0.0),
                    d + 3 < dims ? x.w : R(0.0));
 #endif
 }
 
-/* Dims d .. d + DC of BN keys from n on and BM queries from i0 on. Rows past the end repeat the last (they are masked, or
- * never stored). */
-static inline void fill_scores(__local real4 *keys, __local real4 *queries, __global const real *K, __global const real *Q,
-                               const cla_attention_args *a, int n, int i0, int d, uint lid) {
+/* Dims d .. d + DC of BN keys from n on and BM queries from i0 on. Rows past the end repeat the last (they are masked,
+ * or never stored). */
+static inline void fill_scores(__local real4 *keys, __local real4 *queries, __global const real *K,
+                               __global const real *Q, const cla_attention_args *a, int n, int i0, int d, uint lid) {
     const int row = lid / (DC / 4), col = lid % (DC / 4), step = WG / (DC / 4);
     real4 k[BN / (WG / (DC / 4))], q[BM / (WG / (DC / 4))];
     EACH(x, BN / step) k[x] = load4(K + min(n + row + step * x, a->M - 1) * a->k_j, d + 4 * col, a->D);
@@ -63,8 +65,8 @@ static inline void fill_scores(__local real4 *keys, __local real4 *queries, __gl
     EACH(x, BM / step) queries[(row + step * x) * DSTRIDE + col] = q[x];
 }
 
-/* Row y of a slice of V is the key that column x0 + y of the weights stands for; from M on, zeros. Raises *poison when a
- * value is no finite number: only then can a weight of zero do harm. */
+/* Row y of a slice of V is the key that column x0 + y of the weights stands for; from M on, zeros. Raises *poison when
+ * a value is no finite number: only then can a weight of zero do harm. */
 static inline void fill_values(__local real4 *dst, __global const real *V, long stride, int n, int x0, int M, int width,
                                uint lid, __local int *poison) {
     const int first = n + x0 / (4 * TC) * (4 * TC) + x0 % (4 * TC) / 4;
@@ -82,7 +84,8 @@ static inline void fill_values(__local real4 *dst, __global const real *V, long 
         atomic_or(poison, 1);
 }
 
-/* One slice of S += Q K^T: NR + NC real4s read for 4 NR NC multiply-adds. SLICED sums each slice apart: a third of the error. */
+/* One slice of S += Q K^T: NR + NC real4s read for 4 NR NC multiply-adds. SLICED sums each slice apart: a third of the
+ * error. */
 static inline void multiply_scores(real s[NR][NC], __local const real4 *q, __local const real4 *k, int quads) {
     real t[NR][NC];
     EACH(r, NR) EACH(c, NC) t[r][c] = SLICED ? R(0.0) : s[r][c];
@@ -92,7 +95,10 @@ static inline void multiply_scores(real s[NR][NC], __local const real4 *q, __loc
         EACH(c, NC) key[c] = k[c * TC * DSTRIDE + d];
         EACH(r, NR) {
             const real4 x = q[r * TR * DSTRIDE + d];
-            EACH(c, NC) t[r][c] = fma(x.w, key[c].w, fma(x.z, key[c].z, fma(x.y, key[c].y, fma(x.x, key[c].x, t[r][c]))));
+            EACH(c, NC) {
+                t[r][c] = fma(x.y, key[c].y, fma(x.x, key[c].x, t[r][c]));
+                t[r][c] = fma(x.w, key[c].w, fma(x.z, key[c].z, t[r][c]));
+            }
         }
     }
     EACH(r, NR) EACH(c, NC) s[r][c] = SLICED ? s[r][c] + t[r][c] : t[r][c];
@@ -118,13 +124,15 @@ static inline void select_values(real4 o[NR][NV], __local const real *p, __local
     for (int y = 0; y < JC; y++)
         EACH(r, NR) {
             const real w = p[r * TR * PSTRIDE * 4 + y];
-            EACH(z, NV) o[r][z] = AS_WHOLE(w) == AS_WHOLE(EXCLUDED) ? o[r][z] : fma((real4)(w), v[y * VSTRIDE + z * TC], o[r][z]);
+            const int excluded = AS_WHOLE(w) == AS_WHOLE(EXCLUDED);
+            EACH(z, NV) o[r][z] = excluded ? o[r][z] : fma((real4)(w), v[y * VSTRIDE + z * TC], o[r][z]);
         }
 }
 
 /* One tensor mask, `a` with the flags of the others cleared: then no load waits for a test. `more`: after another. */
-__attribute__((always_inline)) static inline void fetch_mask(__local real *p, const cla_mask_args *a, __global const uchar *keep, __global const uchar *drop,
-                              __global const real *bias, int b, int h, int i, int last, int j, int more) {
+__attribute__((always_inline)) static inline void
+fetch_mask(__local real *p, const cla_mask_args *a, __global const uchar *keep, __global const uchar *drop,
+           __global const real *bias, int b, int h, int i, int last, int j, int more) {
 #pragma unroll 2
     for (int r = 0; r < NR; r++) {
         real x[NC];
@@ -138,8 +146,9 @@ __attribute__((always_inline)) static inline void fetch_mask(__local real *p, co
 
 /* What tensor masks add to the own scores, -inf to exclude, into the place where the own weights will be: that takes no
  * registers. i and j: the first own query and key. */
-static inline void fetch_masks(__local real *p, const cla_mask_args *a, __global const uchar *keep, __global const uchar *drop,
-                               __global const real *bias, int b, int h, int i, int last, int j) {
+static inline void fetch_masks(__local real *p, const cla_mask_args *a, __global const uchar *keep,
+                               __global const uchar *drop, __global const real *bias, int b, int h, int i, int last,
+                               int j) {
     cla_mask_args one = *a;
     one.has_keep = one.has_drop = 0;
     fetch_mask(p, &one, keep, drop, bias, b, h, i, last, j, 0); /* zeros where there is no bias */
@@ -198,9 +207,10 @@ static inline void share_maxima(const real s[NR][NC], __local real *maxima) {
     }
 }
 
-/* Scores become weights relative to the new maximum, what was summed up before shrinks to it. In p, column 4 (TC g + tc) + y
- * stands for key TC (4 g + y) + tc: whole real4s without bank conflicts. */
-static inline void soften(real s[NR][NC], real m[NR], real l[NR], real4 o[NR][NV], __local const real4 *maxima, __local real4 *p) {
+/* Scores become weights relative to the new maximum, what was summed up before shrinks to it. In p, column
+ * 4 (TC g + tc) + y stands for key TC (4 g + y) + tc: whole real4s without bank conflicts. */
+static inline void soften(real s[NR][NC], real m[NR], real l[NR], real4 o[NR][NV], __local const real4 *maxima,
+                          __local real4 *p) {
     EACH(r, NR) {
         real high = m[r];
         EACH(x, TC / 4) {
@@ -212,7 +222,8 @@ static inline void soften(real s[NR][NC], real m[NR], real l[NR], real4 o[NR][NV
         l[r] *= shrink;
         EACH(z, NV) o[r][z] *= shrink;
         EACH(g, NC / 4) {
-            const real4 x = (real4)(s[r][4 * g], s[r][4 * g + 1], s[r][4 * g + 2], s[r][4 * g + 3]), e = weights_of(x - base);
+            const real4 x = (real4)(s[r][4 * g], s[r][4 * g + 1], s[r][4 * g + 2], s[r][4 * g + 3]);
+            const real4 e = weights_of(x - base);
             l[r] = l[r] + e.x + e.y + e.z + e.w;
             p[TR * PSTRIDE * r + TC * g] = select(e, (real4)(EXCLUDED), x == (real4)(-INFINITY));
         }
@@ -290,8 +301,8 @@ static inline int rest_of(size_t x, size_t quotient, int count) { return (uint)x
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention_tiles(__global const real *restrict Q, __global const real *restrict K, __global const real *restrict V,
                 __global real *restrict O, __global real *restrict LSE, __global const int2 *restrict spans,
-                __global const uchar *restrict keep, __global const uchar *restrict drop, __global const real *restrict bias,
-                const cla_attention_args a) {
+                __global const uchar *restrict keep, __global const uchar *restrict drop,
+                __global const real *restrict bias, const cla_attention_args a) {
     __local real4 tiles[TILES]; /* slices of K and Q; then the weights and the row maxima */
     __local real4 values[JC * VSTRIDE];
     __local int2 bounds[INTERVAL ? BM : 1];
@@ -301,7 +312,8 @@ attention_tiles(__global const real *restrict Q, __global const real *restrict K
     const uint lid = get_local_id(0);
     const int tc = lid % TC, tr = lid / TC;
     const size_t id = get_group_id(0), pass = id / a.tiles, head = pass / a.chunks, batch = head / a.H;
-    const int tile = rest_of(id, pass, a.tiles), chunk = rest_of(pass, head, a.chunks), h = rest_of(head, batch, a.H), b = batch;
+    const int tile = rest_of(id, pass, a.tiles), chunk = rest_of(pass, head, a.chunks);
+    const int h = rest_of(head, batch, a.H), b = batch;
     const int i0 = (a.long_first ? a.tiles - 1 - tile : tile) * BM, width = min(a.columns, a.Dv - chunk * a.columns);
     Q += a.q_0 + b * a.q_b + h * a.q_h;
     K += a.k_0 + b * a.k_b + h / a.group * a.k_h;
@@ -336,7 +348,8 @@ attention_tiles(__global const real *restrict Q, __global const real *restrict K
         }
         scale_scores(s, SCALE_OF(a));
 #if TENSOR
-        fetch_masks((__local real *)(tiles + tr * PSTRIDE + tc), &a.mask, keep, drop, bias, b, h, i0 + tr, a.N - 1, n + tc);
+        fetch_masks((__local real *)(tiles + tr * PSTRIDE + tc), &a.mask, keep, drop, bias, b, h, i0 + tr, a.N - 1,
+                    n + tc);
         add_masks(s, tiles + tr * PSTRIDE + tc);
 #endif
         int excluded = drop_scores(s, n < hull.y || n + BN > hull.z, bounds + tr, n + tc, a.M);
