@@ -18,7 +18,7 @@ typedef struct cla_file {
 } cla_file;
 
 /* Errors  CLATTN_E_IO (cannot be opened; a folder, pipe or device), CLATTN_E_MEMORY. *file is NULL then. */
-clattn_status cla_file_open(const char *path, cla_file **file);
+clattn_status cla_file_open(const char *path, cla_file **out);
 void cla_file_close(cla_file *file); /* NULL is allowed */
 /* All of [offset, offset + bytes) or CLATTN_E_IO. No shared position: several threads may read one file. */
 clattn_status cla_file_read(const cla_file *file, int64_t offset, void *to, size_t bytes);
@@ -27,7 +27,7 @@ clattn_status cla_file_read(const cla_file *file, int64_t offset, void *to, size
 typedef struct cla_writer cla_writer;
 
 /* Symbolic links are followed. Errors  CLATTN_E_IO (also when path is a folder, pipe or device), CLATTN_E_MEMORY. */
-clattn_status cla_writer_open(const char *path, cla_writer **writer);
+clattn_status cla_writer_open(const char *path, cla_writer **out);
 clattn_status cla_writer_put(cla_writer *writer, const void *data, size_t bytes);
 clattn_status cla_writer_commit(cla_writer *writer);
 /* Always the last call: without a successful commit it removes the temporary file. NULL is allowed. */

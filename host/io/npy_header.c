@@ -119,7 +119,7 @@ static clattn_status parse_shape(cursor *c, cla_npy_header *header) {
         return expected(c, "the shape's '('");
     skip_space(c);
     while (!take(c, ')')) {
-        int64_t size;
+        int64_t size = 0;
         if (!comma)
             return expected(c, "a ',' or the shape's ')'");
         const clattn_status status = parse_size(c, &size);

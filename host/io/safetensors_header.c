@@ -94,7 +94,7 @@ static clattn_status read_tensor(const char *path, const cJSON *object, int64_t 
     clattn_status status = CLATTN_OK;
     char name[CLA_NAME_TEXT], text[CLA_NAME_TEXT];
     const cJSON *dtype = NULL, *shape = NULL, *offsets = NULL, *item;
-    int64_t range[CLATTN_MAX_RANK];
+    int64_t range[CLATTN_MAX_RANK] = {0};
     int range_count;
     cla_name_text(object->string, name, sizeof name);
     cJSON_ArrayForEach(item, object) {
