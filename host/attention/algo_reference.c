@@ -26,32 +26,48 @@ static clattn_tensor on_host(const clattn_tensor *t) {
 }
 
 static clattn_status execute(clattn_plan *plan) {
+    clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
-    const cla_ref_attention a = {.dtype = p->dtype,
-                                 .B = p->B,
-                                 .H = p->H,
-                                 .Hk = p->Hk,
-                                 .N = p->N,
-                                 .M = p->M,
-                                 .D = p->D,
-                                 .Dv = p->Dv,
-                                 .q = on_host(&p->q),
-                                 .k = on_host(&p->k),
-                                 .v = on_host(&p->v),
-                                 .o = on_host(&p->o),
-                                 .lse = on_host(&p->lse),
-                                 .weights = on_host(&p->weights),
-                                 .keep = on_host(&p->keep),
-                                 .drop = on_host(&p->drop),
-                                 .bias = on_host(&p->bias),
-                                 .scale = p->scale,
-                                 .causal = p->causal,
-                                 .windowed = p->windowed,
-                                 .left = p->left,
-                                 .right = p->right,
-                                 .key_lengths = p->key_lengths,
-                                 .offsets = p->offsets};
-    return p->dtype == CLATTN_F64 ? cla_ref_attention_long_double(&a) : cla_ref_attention_double(&a);
+    cla_ref_batch *batches = NULL;
+    cla_ref_attention a = {.B = p->B,
+                           .H = p->H,
+                           .Hk = p->Hk,
+                           .N = p->N,
+                           .M = p->M,
+                           .D = p->D,
+                           .Dv = p->Dv,
+                           .q = on_host(&p->q),
+                           .k = on_host(&p->k),
+                           .v = on_host(&p->v),
+                           .o = on_host(&p->o),
+                           .lse = on_host(&p->lse),
+                           .weights = on_host(&p->weights),
+                           .keep = on_host(&p->keep),
+                           .drop = on_host(&p->drop),
+                           .bias = on_host(&p->bias),
+                           .sinks = on_host(&p->sinks),
+                           .scale = p->scale,
+                           .softcap = p->softcap,
+                           .causal = p->causal,
+                           .windowed = p->windowed,
+                           .ragged = p->ragged,
+                           .left = p->left,
+                           .right = p->right,
+                           .slopes = p->slopes,
+                           .q_segments = p->q_segments,
+                           .k_segments = p->k_segments};
+    if (p->batches) {
+        CLA_TRY(cla_alloc((size_t)p->B, sizeof *batches, "batches", &batches));
+        for (int64_t b = 0; b < p->B; b++) {
+            const cla_batch *x = &p->batches[b];
+            batches[b] = (cla_ref_batch){x->q_row, x->k_row, x->queries, x->keys, x->offset, x->prefix};
+        }
+        a.batches = batches;
+    }
+    status = p->dtype == CLATTN_F64 ? cla_ref_attention_long_double(&a) : cla_ref_attention_double(&a);
+done:
+    cla_free(batches);
+    return status;
 }
 
 static void destroy(clattn_plan *plan) { (void)plan; }

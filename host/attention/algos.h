@@ -13,6 +13,7 @@ typedef struct cla_algorithm {
     /* Whether the device is of the class it was written for. Others take it only by name or for want of another. */
     bool (*suits)(const clattn_device_info *device, char *reason, size_t reason_bytes);
     bool unit_inner; /* q, k, v and o need a last stride of 1: the plan copies where it is not */
+    bool sums_type;  /* q, k, v, o and bias need the type of the sums: the plan converts */
     /* Makes plan->state, asks for scratch with cla_plan_scratch, adds lines to plan->text. */
     clattn_status (*create)(clattn_plan *plan);
     clattn_status (*execute)(clattn_plan *plan); /* enqueues only */

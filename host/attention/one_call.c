@@ -4,7 +4,7 @@
 #include "attention/plan.h"
 #include <stdlib.h>
 
-enum { TENSORS = 9, OUTPUTS = 3 }; /* outputs first */
+enum { TENSORS = 10, OUTPUTS = 3 }; /* outputs first */
 
 /* A stretch of host memory that one or more tensors lie in. Overlapping stretches are one: two buffers over the same
  * bytes would be undefined. */
@@ -15,8 +15,8 @@ typedef struct {
 } stretch;
 
 static void tensors_of(clattn_attention_args *a, clattn_tensor *list[TENSORS]) {
-    clattn_tensor *const all[TENSORS] = {&a->o, &a->lse,  &a->weights, &a->q,   &a->k,
-                                         &a->v, &a->keep, &a->drop,    &a->bias};
+    clattn_tensor *const all[TENSORS] = {&a->o, &a->lse,  &a->weights, &a->q,    &a->k,
+                                         &a->v, &a->keep, &a->drop,    &a->bias, &a->sinks};
     for (int i = 0; i < TENSORS; i++)
         list[i] = all[i];
 }

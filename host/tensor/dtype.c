@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Element types: sizes, names, conversion on the host. Knows no device. */
+#include "tensor/dtype.h"
+
 #include "base/error.h"
 #include "base/mem.h"
 #include <clattn/tensor.h>
@@ -57,7 +59,7 @@ static uint16_t double_to_small(double x, int bits, int low, int high) {
     return (uint16_t)(sign | (((e - low) << bits) + (int)units));
 }
 
-static double load_as_double(const void *p, clattn_dtype dtype, size_t i) {
+double cla_load_element(const void *p, clattn_dtype dtype, int64_t i) {
     switch (dtype) {
     case CLATTN_F32:
         return ((const float *)p)[i];
@@ -81,7 +83,7 @@ static double load_as_double(const void *p, clattn_dtype dtype, size_t i) {
 
 static double clamp(double x, double low, double high) { return isnan(x) ? 0 : x < low ? low : x > high ? high : x; }
 
-static void store_double(void *p, clattn_dtype dtype, size_t i, double x) {
+void cla_store_element(void *p, clattn_dtype dtype, int64_t i, double x) {
     switch (dtype) {
     case CLATTN_F32:
         ((float *)p)[i] = (float)x;
@@ -128,6 +130,6 @@ clattn_status clattn_convert(void *to, clattn_dtype to_dtype, const void *from, 
         }
     else
         for (size_t i = 0; i < n; i++)
-            store_double(to, to_dtype, i, load_as_double(from, from_dtype, i));
+            cla_store_element(to, to_dtype, (int64_t)i, cla_load_element(from, from_dtype, (int64_t)i));
     return CLATTN_OK;
 }

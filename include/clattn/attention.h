@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scaled dot-product attention: one call, or a plan made once and executed often.
  *
- *   O[b,h,i,:] = sum_j P[b,h,i,j] V[b,hk,j,:],   P = softmax over the keys that i sees of  scale Q K^T + bias
+ *   O[b,h,i,:] = sum_j P[b,h,i,j] V[b,hk,j,:],   P = softmax over the keys j that i sees of s[b,h,i,j]
+ *   s = cap(scale Q K^T) - slope |p - j| + bias,   cap(x) = softcap tanh(x / softcap)
  *
  * Letters: B batch, H query heads, Hk key heads (hk = h / (H / Hk)), N queries, M keys, D query-key dim, Dv value dim.
  */
@@ -37,7 +38,7 @@ typedef struct clattn_attention_args {
 
     clattn_tensor keep; /* bool or u8, rank 2 to 4, broadcast from the right to [B, H, N, M]: nonzero = may be seen */
     clattn_tensor drop; /* the same, nonzero = may NOT be seen */
-    clattn_tensor bias; /* additive, dtype of q, rank 2 to 4, broadcast; -inf excludes, any finite number does not */
+    clattn_tensor bias; /* additive, a float type, rank 2 to 4, broadcast; -inf excludes, any finite number does not */
     const int64_t *key_lengths; /* host array [B], NULL = M: keys from key_lengths[b] on are not seen */
 
     bool has_scale;
@@ -48,6 +49,22 @@ typedef struct clattn_attention_args {
     bool has_window;
     int64_t window_left, window_right; /* p - left <= j <= p + right; >= 0 or CLATTN_UNLIMITED */
 
+    double softcap;            /* 0: none; applied to the scaled scores, before ALiBi, bias and masks */
+    const float *alibi_slopes; /* host array [H], NULL: none; see clattn_alibi_slopes */
+    clattn_tensor sinks;       /* optional [H], type of the sums: a logit in the row's sum, without a value */
+
+    const int64_t *query_lengths;  /* host array [B], NULL = N: queries from query_lengths[b] on see no key */
+    const int64_t *prefix_lengths; /* host array [B], with causal: keys j < prefix_lengths[b] are seen by all queries */
+    const int32_t *query_segments; /* host arrays [B, N] and [B, M], both or none: */
+    const int32_t *key_segments;   /* a query sees keys of its own segment */
+
+    /* Sequences of different lengths one after another: q, o are [1, H, total queries, D], k, v [1, Hk, total keys, D],
+     * lse [1, H, total queries]; sequence s has queries cu_queries[s] .. cu_queries[s + 1], and the same of keys. Host
+     * arrays [sequences + 1], from 0, not falling, the last at most the total. B means sequences in every other option;
+     * N and M the longest. Without weights, keep, drop and bias. */
+    int64_t sequences; /* 0: none */
+    const int64_t *cu_queries, *cu_keys;
+
     const char *algorithm; /* NULL: the first that applies, see clattn_algorithm_name */
     size_t max_workspace;  /* bytes of scratch the plan may use; 0: what the device allows */
     bool caller_workspace; /* the plan takes no scratch of its own: clattn_plan_set_workspace must follow */
@@ -55,11 +72,16 @@ typedef struct clattn_attention_args {
 
 /* One call: checks, chooses, computes. Tensors may be host arrays and buffers, mixed. With a host array among the
  * outputs it returns when the result is there, else when the work is enqueued.
- * Dtypes   f32, f64 (where the device has it); q, k, v, o, bias, lse and weights are of one type.
+ * Dtypes   q, k, v, o, bias: f32, f16, bf16, each its own, with sums in f32; or f64 among them, with sums in f64 where
+ *          the device has it. lse and weights: the type of the sums.
  * Special  a query that sees no key: O = 0, P = 0, LSE = -inf. NaN under a mask stays hidden.
  * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT, CLATTN_E_UNSUPPORTED, CLATTN_E_LIMIT, and the device's.
  *          An output of a failed call is not to be read. */
 CLATTN_API clattn_status clattn_attention(clattn_context *context, const clattn_attention_args *args);
+
+/* The usual slopes: 2^(-8 (h + 1) / H) for a power of two, else those of the next lower power of two and every second
+ * one of its double. Writes slopes[H]. Source: Press, Smith, Lewis 2022. */
+CLATTN_API void clattn_alibi_slopes(int64_t H, float *slopes);
 
 /* ---- plans ---- */
 
