@@ -65,19 +65,39 @@ typedef struct cla_attention_args {
     cl_int pad;
 } cla_attention_args;
 
-/* Row softmax over a buffer of scores: rows [B, H, N] from some start, see softmax.cl. */
+/* Row softmax over a buffer of scores, one chunk of rows [B, H, N] at a time; see softmax.cl. */
 typedef struct cla_softmax_args {
     cl_long s_b, s_h, s_i, s_0;      /* scores, last stride 1; weights are written in place */
     cl_long w_b, w_h, w_i, w_j, w_0; /* weights for the caller */
     cl_long lse_b, lse_h, lse_i, lse_0;
+    cl_long sum_0; /* sums of the chunk's rows, one after another */
     cla_mask_args mask;
     cl_long scale_bits;
     cl_int b0, h0, i0; /* first batch, head and query of the chunk */
     cl_int H, N, M;    /* heads and queries of the chunk; keys */
     cl_int has_weights, has_lse;
     cl_float scale;
-    cl_int pad;
+    cl_float power; /* of two: weights are kept times this, so that their sum stays below 1 */
 } cla_softmax_args;
+
+/* Columns of V for the chunk's key heads, without what is not finite; see softmax.cl. */
+typedef struct cla_values_args {
+    cl_long v_b, v_h, v_j, v_0;
+    cl_long y_0;          /* out, dense [batches, heads, M, columns] */
+    cl_long flag_0;       /* out, ints [batches, heads, blocks of keys] */
+    cl_int H, M, columns; /* key heads of the chunk, keys, columns */
+    cl_int blocks;        /* of KEYS keys */
+} cla_values_args;
+
+/* Rows of O after the product; see softmax.cl. */
+typedef struct cla_outputs_args {
+    cl_long s_0; /* weights, dense rows of M */
+    cl_long v_b, v_h, v_j, v_0;
+    cl_long o_b, o_h, o_i, o_0;
+    cl_long sum_0, flag_0;
+    cl_int B, H, N, M;                 /* of the chunk: batches, heads, queries; keys */
+    cl_int Hk, group, columns, blocks; /* key heads of the chunk, its heads a key head, columns of O, blocks of keys */
+} cla_outputs_args;
 
 /* Strided copy or fill over [n0, n1, n2, n3], innermost last. */
 typedef struct cla_copy_args {

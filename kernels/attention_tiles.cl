@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fused attention forward for GPU-class devices: O = softmax(scale Q K^T + bias) V tile by tile through local memory, no
+ * N x M buffer. Must not know: vendors, the host's buffers, how the key was chosen. A work-group owns BM = TR NR queries of
+ * one head and at most 4 TC NV columns of O, and walks the keys BN = TC NC at a time; a work-item owns NR queries x NC keys of
+ * the scores and NR queries x 4 NV columns of O in registers. Key: REAL; TR, TC, NR, NC, NV; DC dims a slice of Q and K, JC
+ * keys a slice of V; SLICED 0 or 1 (see multiply_scores); ALIGNED4 0; 1: D, Dv, strides and offsets of q, k, v, o are
+ * multiples of 4; 2: base pointers are aligned to 4 elements, too; MASKS 1: intervals, 2: tensors, 3: both. */
+#define INTERVAL (MASKS & 1)
+#define TENSOR (MASKS & 2)
+#define WG (TR * TC)
+#define BM (TR * NR)
+#define BN (TC * NC)
+#define VSTRIDE (TC * NV)   /* strides of local tiles count real4s; the odd ones avoid bank conflicts */
+#define DSTRIDE (DC / 4 + 1)
+#define PSTRIDE (BN / 4 + 1)
+#define SCORE_TILES ((BN + BM) * DSTRIDE)
+#define WEIGHT_TILES (BM * PSTRIDE + BM * TC / 4)
+#define TILES (SCORE_TILES > WEIGHT_TILES ? SCORE_TILES : WEIGHT_TILES)
+#if NC % 4 || TC % 4 || DC % 8 || BN % JC || JC % 4
+#error "attention_tiles: impossible key"
+#endif
+/* x indexes registers, so the loop must vanish; some compilers unroll it only in a function of its own, not in the kernel. */
+#define EACH(x, count) _Pragma("unroll") for (int x = 0; x < (count); x++)
+/* The weight of an excluded key. It is told from other zeros only where its value must be selected away. */
+#define EXCLUDED (-R(0.0))
+
+static inline real weight_of(real x) {
+#if REAL == 64
+    return exp(x);
+#else
+    return exp2(x * LOG2E); /* after the subtraction: finite scores stay finite up to the end of the range */
+#endif
+}
+
+/* p[d .. d+3], zero from `dims` on; `whole`: no test needed. */
+static inline real4 load4(__global const real *p, int d, int dims, int whole) {
+#if ALIGNED4 == 2
+    return whole || d < dims ? *(__global const real4 *)(p + d) : (real4)(R(0.0));
+#elif ALIGNED4 == 1
+    return whole || d < dims ? vload4(0, p + d) : (real4)(R(0.0));
+#else
+    return whole || d + 3 < dims
+               ? vload4(0, p + d)
+               : (real4)(d < dims ? p[d] : R(0.0), d + 1 < dims ? p[d + 1] : R(0.0), d + 2 < dims ? p[d + 2] : R(0.0), R(0.0));
+#endif
+}
+
+/* dst[row][0 .. DC/4) = src[first + row][d ..]; rows after `last` repeat it (they are masked, or never stored). */
+static inline void fill_rows(__local real4 *dst, int rows, __global const real *src, long stride, int first, int last, int d,
+                             int dims, int lid) {
+    const int whole = d + DC <= dims;
+#pragma unroll 4
+    for (int x = lid; x < rows * (DC / 4); x += WG) {
+        const int row = x / (DC / 4), col = x % (DC / 4);
+        dst[row * DSTRIDE + col] = load4(src + min(first + row, last) * stride, d + 4 * col, dims, whole);
+    }
+}
+
+/* Row y of a slice of V is the key that column x0 + y of the weights stands for; from M on, zeros. Raises *poison when a
+ * value is no finite number: only then can a weight of zero do harm. */
+static inline void fill_values(__local real4 *dst, __global const real *V, long stride, int n, int x0, int M, int width,
+                               int lid, __local int *poison) {
+    const int whole = width == 4 * VSTRIDE;
+    real4 probe = (real4)(R(0.0));
+#pragma unroll 4
+    for (int x = lid; x < JC * VSTRIDE; x += WG) {
+        const int y = x0 + x / VSTRIDE, j = n + (y / (4 * TC) * 4 + y % 4) * TC + y % (4 * TC) / 4;
+        const real4 value = j < M ? load4(V + j * stride, 4 * (x % VSTRIDE), width, whole) : (real4)(R(0.0));
+        dst[x] = value;
+        if (MASKS)
+            probe = fma(value, (real4)(R(0.0)), probe);
+    }
+    if (MASKS && !(probe.x + probe.y + probe.z + probe.w == R(0.0)))
+        atomic_or(poison, 1);
+}
+
+/* One slice of S += Q K^T: NR + NC real4s read for 4 NR NC multiply-adds. SLICED sums each slice apart: a third of the error. */
+static inline void multiply_scores(real s[NR][NC], __local const real4 *q, __local const real4 *k, int quads) {
+    real t[NR][NC];
+    EACH(r, NR) EACH(c, NC) t[r][c] = SLICED ? R(0.0) : s[r][c];
+#pragma unroll 1
+    for (int d = 0; d < quads; d++) {
+        real4 key[NC];
+        EACH(c, NC) key[c] = k[c * TC * DSTRIDE + d];
+        EACH(r, NR) {
+            const real4 x = q[r * TR * DSTRIDE + d];
+            EACH(c, NC) t[r][c] = fma(x.w, key[c].w, fma(x.z, key[c].z, fma(x.y, key[c].y, fma(x.x, key[c].x, t[r][c]))));
+        }
+    }
+    EACH(r, NR) EACH(c, NC) s[r][c] = SLICED ? s[r][c] + t[r][c] : t[r][c];
+}
+
+/* One slice of O += P V: NR + 4 NV real4s read for 16 NR NV multiply-adds. */
+static inline void multiply_values(real4 o[NR][NV], __local const real4 *p, __local const real4 *v) {
+#pragma unroll 2
+    for (int x = 0; x < JC / 4; x++) {
+        real4 value[4][NV];
+        EACH(y, 4) EACH(z, NV) value[y][z] = v[(4 * x + y) * VSTRIDE + z * TC];
+        EACH(r, NR) {
+            const real4 w = p[r * TR * PSTRIDE + x];
+            EACH(z, NV) o[r][z] = fma((real4)(w.y), value[1][z], fma((real4)(w.x), value[0][z], o[r][z]));
+            EACH(z, NV) o[r][z] = fma((real4)(w.w), value[3][z], fma((real4)(w.z), value[2][z], o[r][z]));
+        }
+    }
+}
+
+/* The same where a row excludes keys that others see and V is poisoned: values of excluded keys are selected away. */
+static inline void select_values(real4 o[NR][NV], __local const real *p, __local const real4 *v) {
+#pragma unroll 1
+    for (int y = 0; y < JC; y++)
+        EACH(r, NR) {
+            const real w = p[r * TR * PSTRIDE * 4 + y];
+            EACH(z, NV) o[r][z] = AS_WHOLE(w) == AS_WHOLE(EXCLUDED) ? o[r][z] : fma((real4)(w), v[y * VSTRIDE + z * TC], o[r][z]);
+        }
+}
+
+/* What tensor masks add to the own scores, -inf to exclude, into the place where the own weights will be: that takes no
+ * registers. i and j: the first own query and key. */
+static inline void fetch_masks(__local real *p, const cla_mask_args *a, __global const uchar *keep, __global const uchar *drop,
+                               __global const real *bias, int b, int h, int i, int last, int j) {
+#pragma unroll 4
+    for (int x = 0; x < NR * NC; x++) {
+        const int r = x / NC, c = x % NC, key = j + TC * c;
+        p[4 * (TR * PSTRIDE * r + TC * (c / 4)) + c % 4] =
+            key < a->M ? cla_bias_of(a, keep, drop, bias, b, h, min(i + TR * r, last), key) : R(0.0);
+    }
+}
+
+static inline void add_masks(real s[NR][NC], __local const real4 *p) {
+    EACH(r, NR) EACH(g, NC / 4) {
+        const real4 x = p[TR * PSTRIDE * r + TC * g];
+        s[r][4 * g] = x.x == -INFINITY ? -INFINITY : s[r][4 * g] + x.x;
+        s[r][4 * g + 1] = x.y == -INFINITY ? -INFINITY : s[r][4 * g + 1] + x.y;
+        s[r][4 * g + 2] = x.z == -INFINITY ? -INFINITY : s[r][4 * g + 2] + x.z;
+        s[r][4 * g + 3] = x.w == -INFINITY ? -INFINITY : s[r][4 * g + 3] + x.w;
+    }
+}
+
+static inline void scale_scores(real s[NR][NC], real scale) {
+    EACH(r, NR) EACH(c, NC) s[r][c] *= scale;
+}
+
+/* Drops keys outside the rows' intervals, where there are `some`; returns whether a key below M is excluded, by an
+ * interval or by a score of -inf. j: the first own key. */
+static inline int drop_scores(real s[NR][NC], int some, __local const int2 *bounds, int j, int M) {
+    real low = INFINITY;
+    EACH(r, NR) EACH(c, NC) low = fmin(low, s[r][c]);
+    int excluded = low == -INFINITY;
+    if (some)
+        EACH(r, NR) {
+#if INTERVAL
+            const int2 w = bounds[TR * r] - j;
+#else
+            const int2 w = (int2)(0, M - j);
+#endif
+            EACH(c, NC) {
+                const int drop = TC * c < w.x || TC * c >= w.y;
+                s[r][c] = drop ? -INFINITY : s[r][c];
+                excluded |= drop && j + TC * c < M; /* from M on the values are zeros */
+            }
+        }
+    return excluded;
+}
+
+/* fmax loses NaN; the weights and l keep it. */
+static inline void share_maxima(const real s[NR][NC], __local real *maxima) {
+    EACH(r, NR) {
+        real high = -INFINITY;
+        EACH(c, NC) high = fmax(high, s[r][c]);
+        maxima[WG * r] = high;
+    }
+}
+
+/* Scores become weights relative to the new maximum, what was summed up before shrinks to it. In p, column 4 (TC g + tc) + y
+ * stands for key TC (4 g + y) + tc: whole real4s without bank conflicts. */
+static inline void soften(real s[NR][NC], real m[NR], real l[NR], real4 o[NR][NV], __local const real4 *maxima, __local real4 *p) {
+    EACH(r, NR) {
+        real high = m[r];
+        EACH(x, TC / 4) {
+            const real4 y = maxima[WG / 4 * r + x];
+            high = fmax(fmax(high, fmax(y.x, y.y)), fmax(y.z, y.w));
+        }
+        const real base = high == -INFINITY ? R(0.0) : high, shrink = weight_of(m[r] - base);
+        m[r] = high;
+        l[r] *= shrink;
+        EACH(z, NV) o[r][z] *= shrink;
+        EACH(c, NC) {
+            const real e = weight_of(s[r][c] - base);
+            l[r] += e;
+            s[r][c] = s[r][c] == -INFINITY ? EXCLUDED : e;
+        }
+        EACH(g, NC / 4) p[TR * PSTRIDE * r + TC * g] = (real4)(s[r][4 * g], s[r][4 * g + 1], s[r][4 * g + 2], s[r][4 * g + 3]);
+    }
+}
+
+/* Least and greatest x, least and greatest y: some row sees a key of [x, w), all rows see [y, z). */
+static inline int4 join_hulls(int4 a, int4 b) {
+    return (int4)(min(a.x, b.x), max(a.y, b.y), min(a.z, b.z), max(a.w, b.w));
+}
+
+static inline void clear_row(real x[NR], real value) {
+    EACH(r, NR) x[r] = value;
+}
+
+static inline void clear_scores(real s[NR][NC]) {
+    EACH(r, NR) EACH(c, NC) s[r][c] = R(0.0);
+}
+
+static inline void clear_values(real4 o[NR][NV]) {
+    EACH(r, NR) EACH(z, NV) o[r][z] = (real4)(R(0.0));
+}
+
+static inline void share_sums(__local real *sums, const real l[NR]) {
+    EACH(r, NR) sums[WG * r] = l[r];
+}
+
+static inline void join_sums(real l[NR], __local const real *sums) {
+    EACH(r, NR) EACH(x, TC) l[r] += sums[WG * r + x];
+}
+
+/* The pointer moves, rather than an index: else some compilers keep the loop, and o in memory. */
+static inline void store_rows(__global real *O, long stride, int i, int N, int tc, int width, const real l[NR],
+                              real4 o[NR][NV]) {
+    O += i * stride + 4 * tc;
+    EACH(r, NR) {
+        const real inverse = l[r] == R(0.0) ? R(0.0) : R(1.0) / l[r];
+        EACH(z, NV) {
+            const real4 x = o[r][z] * inverse;
+            const int rest = i + TR * r < N ? width - 4 * (tc + TC * z) : 0;
+#if ALIGNED4 == 2
+            if (rest > 0)
+                *(__global real4 *)(O + 4 * TC * z) = x;
+#elif ALIGNED4 == 1
+            if (rest > 0)
+                vstore4(x, 0, O + 4 * TC * z);
+#else
+            const real y[4] = {x.x, x.y, x.z, x.w};
+            EACH(e, 4) if (e < rest) O[4 * TC * z + e] = y[e];
+#endif
+        }
+        O += TR * stride;
+    }
+}
+
+static inline void store_lse(__global real *LSE, long stride, int i, int N, const real m[NR], const real l[NR]) {
+    LSE += i * stride;
+    EACH(r, NR) {
+        if (i + TR * r < N)
+            *LSE = m[r] + log(l[r]);
+        LSE += TR * stride;
+    }
+}
+
+/* O[b,h,i,:] = sum_j P V, P = softmax over the keys that i sees; LSE[b,h,i] natural.
+ *   Groups  tiles x chunks x H x B of WG, counted in this order: tile of rows, chunk of `columns` value columns.
+ *   Needs   N, M >= 1; scale finite; columns <= 4 TC NV; absent tensors are NULL, spans too where there is no interval.
+ *   Local   bytes of a real x (4 TILES + 4 JC VSTRIDE) + 8 BM + 4 WG + 4.
+ *   Barriers a key tile 2 ceil(D / DC) + 1 + 2 BN / JC, in uniform flow: after each fill and after each last read.
+ *   Special a score of -inf is excluded; a row that keeps no key gives 0, LSE -inf; NaN and +inf scores give NaN.
+ *   Source  Milakov & Gimelshein 2018 (online softmax), Dao 2023 (query tiles outside, key tiles inside). */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+attention_tiles(__global const real *restrict Q, __global const real *restrict K, __global const real *restrict V,
+                __global real *restrict O, __global real *restrict LSE, __global const int2 *restrict spans,
+                __global const uchar *restrict keep, __global const uchar *restrict drop, __global const real *restrict bias,
+                const cla_attention_args a) {
+    __local real4 tiles[TILES]; /* slices of K and Q; then the weights and the row maxima */
+    __local real4 values[JC * VSTRIDE];
+    __local int2 bounds[INTERVAL ? BM : 1];
+    __local int excludes[WG];
+    __local int poison; /* a value that was read is NaN or infinite; never taken back */
+    __local real4 *queries = tiles + BN * DSTRIDE, *maxima = tiles + BM * PSTRIDE;
+    const int lid = get_local_id(0), tc = lid % TC, tr = lid / TC;
+    const size_t id = get_group_id(0), head = id / a.tiles / a.chunks;
+    const int tile = id % a.tiles, chunk = id / a.tiles % a.chunks, h = head % a.H, b = head / a.H;
+    const int i0 = (a.long_first ? a.tiles - 1 - tile : tile) * BM, width = min(a.columns, a.Dv - chunk * a.columns);
+    Q += a.q_0 + b * a.q_b + h * a.q_h;
+    K += a.k_0 + b * a.k_b + h / a.group * a.k_h;
+    V += a.v_0 + b * a.v_b + h / a.group * a.v_h + chunk * a.columns;
+    if (lid == 0)
+        poison = 0;
+#if INTERVAL
+    for (int row = lid; row < BM; row += WG) /* rows after N are copies of the last */
+        bounds[row] = spans ? cla_keys_of(&a.mask, spans, b, min(i0 + row, a.N - 1)) : (int2)(0, a.M);
+#endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+#if INTERVAL
+    int4 hull = bounds[0].xxyy;
+    for (int row = 1; row < BM; row++)
+        hull = join_hulls(hull, bounds[row].xxyy);
+#else
+    const int4 hull = (int4)(0, 0, a.M, a.M);
+#endif
+    real m[NR], l[NR]; /* l: over this work-item's own keys, joined at the end */
+    real4 o[NR][NV];
+    clear_row(m, -INFINITY);
+    clear_row(l, R(0.0));
+    clear_values(o);
+    for (int n = hull.x / BN * BN; n < hull.w; n += BN) {
+        real s[NR][NC];
+        clear_scores(s);
+        for (int d = 0; d < a.D; d += DC) {
+            fill_rows(tiles, BN, K, a.k_j, n, a.M - 1, d, a.D, lid);
+            fill_rows(queries, BM, Q, a.q_i, i0, a.N - 1, d, a.D, lid);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            multiply_scores(s, queries + tr * DSTRIDE, tiles + tc * DSTRIDE, min(a.D - d + 3, DC) / 4);
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        scale_scores(s, SCALE_OF(a));
+#if TENSOR
+        fetch_masks((__local real *)(tiles + tr * PSTRIDE + tc), &a.mask, keep, drop, bias, b, h, i0 + tr, a.N - 1, n + tc);
+        add_masks(s, tiles + tr * PSTRIDE + tc);
+#endif
+        int excluded = drop_scores(s, n < hull.y || n + BN > hull.z, bounds + tr, n + tc, a.M);
+        share_maxima(s, (__local real *)maxima + lid);
+        excludes[lid] = excluded;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int x = 0; x < TC; x++)
+            excluded |= excludes[tr * TC + x];
+        soften(s, m, l, o, maxima + tr * (TC / 4), tiles + tr * PSTRIDE + tc);
+        for (int x = 0; x < BN; x += JC) {
+            fill_values(values, V, a.v_j, n, x, a.M, width, lid, &poison);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (excluded && (!MASKS || poison))
+                select_values(o, (__local const real *)(tiles + tr * PSTRIDE) + x, values + tc);
+            else
+                multiply_values(o, tiles + tr * PSTRIDE + x / 4, values + tc);
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+    }
+    share_sums((__local real *)maxima + lid, l);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    clear_row(l, R(0.0));
+    join_sums(l, (__local const real *)maxima + tr * TC);
+    store_rows(O + a.o_0 + b * a.o_b + h * a.o_h + chunk * a.columns, a.o_i, i0 + tr, a.N, tc, width, l, o);
+    if (a.has_lse && chunk == 0 && tc == 0)
+        store_lse(LSE + a.lse_0 + b * a.lse_b + h * a.lse_h, a.lse_i, i0 + tr, a.N, m, l);
+}

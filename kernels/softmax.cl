@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `materialised` does around its two matrix products, a chunk of rows at a time. Scratch holds the chunk's scores
+ * [B, H, N, M], dense, which become weights in place; an excluded key's weight is -0.0, which no kept key has.
+ * Key: REAL, WG, KEYS (keys of a block of values), MASKS 1: intervals, 2: scores, 3: both.
+ *   softmax_rows     a work-group owns a row; WG reals of local memory
+ *   softmax_values   a work-group owns KEYS keys of a head's values; WG reals of local memory
+ *   softmax_outputs  a work-item owns an element of O; no local memory, no barriers
+ * Every work-item reaches every barrier. */
+#define INTERVAL (MASKS & 1)
+#define SCORE (MASKS & 2)
+#define SHORT_SUM 64 /* sums of so many first */
+
+#if REAL == 64
+#define EXP(x) exp(x)
+#define EXCLUDED(w) (as_long(w) == (long)(1UL << 63))
+#else
+#define EXP(x) exp_within_an_ulp(x)
+#define EXCLUDED(w) (as_int(w) == (int)(1U << 31))
+
+/* exp(x) for x <= 0, within 1.5e-7, the same on every device: 2^n exp(r), r in ln 2 [-.5, .5], Chebyshev's polynomial.
+ * 0 at -inf, NaN at NaN. */
+static inline float exp_within_an_ulp(float x) {
+    const float y = x < -104.5f ? 0.0f : x;
+    const float sum = y * 1.44269504f + 12582912.0f, n = sum - 12582912.0f; /* n in the low bits of sum */
+    const float r = (y - n * 0.693359375f) - n * -2.12194440e-4f;
+    float p = 1.392625083e-3f;
+    p = p * r + 8.363232884e-3f;
+    p = p * r + 4.166655421e-2f;
+    p = p * r + 1.666657667e-1f;
+    p = p * r + 0.5f;
+    p = (p * r * r + r) + 1.0f;
+    const float power = as_float((as_uint(sum) << 23) + ((127U + 64U) << 23));
+    return x < -104.5f ? 0.0f : p * power * 5.42101086e-20f;
+}
+#endif
+
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+void softmax_rows(__global real *scratch, __global real *weights, __global real *lse, __global const cla_span *spans,
+                  __global const uchar *keep, __global const uchar *drop, __global const void *bias,
+                  __global const float *slopes, __global const int *q_segments, __global const int *k_segments,
+                  __global const real *sinks, const cla_softmax_args a) {
+    __local real shared[WG];
+    const int lid = (int)get_local_id(0);
+    const long row = get_group_id(0);
+    const int i = (int)(row % a.N), h = (int)(row / a.N % a.H), b = (int)(row / a.N / a.H);
+    __global real *s = scratch + a.s_0 + b * a.s_b + h * a.s_h + i * a.s_i;
+    const cla_masks masks = {&a.mask, spans, keep, drop, bias, slopes, q_segments, k_segments};
+    const real sink = a.mask.has_sinks ? sinks[a.h0 + h] : -INFINITY;
+    int2 seen = (int2)(0, a.M);
+#if INTERVAL
+    seen = cla_keys_of(&masks, a.b0 + b, a.i0 + i);
+#endif
+    real m = sink > -INFINITY ? sink : -INFINITY, l = R(0.0);
+    for (int j = lid; j < a.M; j += WG) {
+        real x = SCALE_OF(a) * s[j];
+#if SCORE
+        const real add = cla_added_to(&masks, a.b0 + b, a.h0 + h, a.i0 + i, j);
+        x = add == -INFINITY ? add : cla_cap(&a.mask, x) + add;
+#endif
+        x = j < seen.x || j >= seen.y ? -INFINITY : x;
+        s[j] = x;
+        m = x > m ? x : m;
+    }
+    shared[lid] = m;
+    m = cla_reduce_max(shared, lid, WG);
+    for (int from = lid; from < a.M; from += SHORT_SUM * WG) {
+        const int end = a.M - from < SHORT_SUM * WG ? a.M : from + SHORT_SUM * WG;
+        real part = R(0.0);
+        for (int j = from; j < end; j += WG) {
+            const real x = s[j];
+            const real e = x == -INFINITY ? -R(0.0) : EXP(x - m) * (real)a.power;
+            s[j] = e;
+            part += e;
+        }
+        l += part;
+    }
+    shared[lid] = l;
+    l = cla_reduce_sum(shared, lid, WG);
+    if (sink != -INFINITY) /* a logit without a value */
+        l += EXP(sink - m) * (real)a.power;
+    if (lid == 0) {
+        scratch[a.sum_0 + row] = l;
+        if (a.has_lse) /* no key seen: -inf, as m and the logarithm are */
+            lse[a.lse_0 + (a.b0 + b) * a.lse_b + (a.h0 + h) * a.lse_h + (a.i0 + i) * a.lse_i] =
+                m + log(l / (real)a.power);
+    }
+    if (a.has_weights) {
+        __global real *w = weights + a.w_0 + (a.b0 + b) * a.w_b + (a.h0 + h) * a.w_h + (a.i0 + i) * a.w_i;
+        for (int j = lid; j < a.M; j += WG) {
+            const real e = s[j];
+            w[j * a.w_j] = EXCLUDED(e) ? R(0.0) : e / l;
+        }
+    }
+}
+
+/* y = v where it is finite, else 0, so that a weight of 0 times it is 0. A flag for each block says whether there was
+ * something else. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+void softmax_values(__global const real *v, __global real *scratch, __global int *flags, const cla_values_args a) {
+    __local real shared[WG];
+    const int lid = (int)get_local_id(0);
+    const long block = get_group_id(0) % a.blocks, head = get_group_id(0) / a.blocks;
+    const int first = (int)block * KEYS, rows = min(KEYS, a.M - first);
+    __global const real *x = v + a.v_0 + head / a.H * a.v_b + head % a.H * a.v_h + first * a.v_j;
+    __global real *y = scratch + a.y_0 + (head * a.M + first) * a.columns;
+    real found = R(0.0);
+    int j = lid / a.columns, d = lid % a.columns;
+    while (j < rows) {
+        const real value = x[j * a.v_j + d];
+        const int finite = isfinite(value);
+        found = finite ? found : R(1.0);
+        y[(long)j * a.columns + d] = finite ? value : R(0.0);
+        j += WG / a.columns;
+        d += WG % a.columns;
+        j += d >= a.columns;
+        d -= d >= a.columns ? a.columns : 0;
+    }
+    shared[lid] = found;
+    found = cla_reduce_max(shared, lid, WG);
+    if (lid == 0)
+        flags[a.flag_0 + get_group_id(0)] = found > R(0.0);
+}
+
+/* O / sum of weights; before that, what kept weights make of values that are not finite. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+void softmax_outputs(__global const real *scratch, __global const int *flags, __global const real *v, __global real *o,
+                     const cla_outputs_args a) {
+    const long n = get_global_id(0), row = n / a.columns;
+    const int d = (int)(n % a.columns);
+    if (row >= (long)a.B * a.H * a.N)
+        return;
+    const int i = (int)(row % a.N), h = (int)(row / a.N % a.H), b = (int)(row / a.N / a.H), hk = h / a.group;
+    __global const int *flag = flags + a.flag_0 + (long)(b * a.Hk + hk) * a.blocks;
+    __global const real *w = scratch + a.s_0 + row * a.M;
+    __global const real *x = v + a.v_0 + b * a.v_b + hk * a.v_h + d;
+    __global real *out = o + a.o_0 + b * a.o_b + h * a.o_h + i * a.o_i + d;
+    const real l = scratch[a.sum_0 + row];
+    real sum = *out;
+    for (int block = 0; block < a.blocks; block++) {
+        const int end = flag[block] ? min(a.M, (block + 1) * KEYS) : 0;
+        for (int j = block * KEYS; j < end; j++) {
+            const real value = x[j * a.v_j];
+            if (!isfinite(value) && !EXCLUDED(w[j]))
+                sum += w[j] * value;
+        }
+    }
+    *out = l == R(0.0) ? R(0.0) : sum / l;
+}

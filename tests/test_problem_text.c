@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The problem grammar: values, defaults, printing back, and errors that name the word. */
-#include "../host/cli/problem_text.c"
+#include "../host/cli/problem_text.c" /* NOLINT(bugprone-suspicious-include) */
 #include <criterion/criterion.h>
 
 static cla_problem_text parsed(const char *text) {

@@ -1,24 +1,177 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* `fused_tiles`: for GPUs. A work-group owns a tile of queries; keys and values pass through its local memory; softmax
+ * is online, so that no N x M buffer exists. See kernels/attention_tiles.cl.
+ *
+ * Builds of a type on one device, over all problems: at most CLA_TILES_MOST tiles (tiles.h) x 6 kinds (4 of masks where
+ * the layout is a multiple of 4, 2 where it is not) = 60. */
+#include "args.h"
 #include "attention/plan.h"
+#include "attention/tiles.h"
 #include <stdio.h>
+
+enum { INTERVAL = 1, TENSOR = 2 }; /* MASKS of the kernel */
+
+typedef struct {
+    cla_tiling tiling;
+    cla_kernel *by_four; /* for layouts in multiples of 4; NULL until, or unless, such tensors are bound */
+    cla_kernel *any;     /* for every layout; NULL as long as by_four does */
+} tiles_state;
+
 static bool applies(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
-    (void)p, (void)device;
-    snprintf(reason, reason_bytes, "being written");
+    cla_tiling tiling;
+    if (!cla_needs_opencl(p, device, reason, reason_bytes))
+        return false;
+    if (cla_present(&p->weights))
+        snprintf(reason, reason_bytes, "keeps no weights to return; materialised does");
+    else if (!cla_tiles_choose(device, p->dtype, p->D, p->Dv, 0, &tiling))
+        snprintf(reason, reason_bytes,
+                 "needs work-groups of 16 and %d bytes of local memory, and %.100s has %llu and %llu",
+                 p->dtype == CLATTN_F64 ? 8192 : 7168, device->name, (unsigned long long)device->max_work_group,
+                 (unsigned long long)device->local_bytes);
+    else
+        return true;
     return false;
 }
+
 static bool suits(const clattn_device_info *device, char *reason, size_t reason_bytes) {
-    (void)device, (void)reason, (void)reason_bytes;
-    return true;
+    if (device->device_class == CLATTN_DEVICE_GPU)
+        return true;
+    snprintf(reason, reason_bytes, "is written for GPUs; %.100s is %s: ask for it by name", device->name,
+             device->device_class == CLATTN_DEVICE_CPU ? "a CPU" : "none");
+    return false;
 }
+
+/* ---- kernels ---- */
+
+static bool four(const clattn_tensor *t) {
+    bool yes = t->offset % 4 == 0;
+    for (int i = 0; i < 3; i++)
+        yes = yes && (t->shape[i] <= 1 || t->stride[i] % 4 == 0);
+    return yes;
+}
+
+/* Of the tensors as they are bound now: offsets may change between executions. */
+static bool all_four(const cla_problem *p) {
+    return p->D % 4 == 0 && p->Dv % 4 == 0 && four(&p->q) && four(&p->k) && four(&p->v) && four(&p->o);
+}
+
+/* On CPUs a host array may be used in place, wherever it begins: 1 asks no alignment of base pointers. */
+static int alignment_key(const clattn_plan *plan) {
+    return cla_context_device(plan->context)->device_class == CLATTN_DEVICE_CPU ? 1 : 2;
+}
+
+static clattn_status make_kernel(const clattn_plan *plan, const cla_tiling *tiling, bool by_four, cla_kernel **kernel) {
+    const cla_problem *p = &plan->problem;
+    const cla_tile *t = &tiling->tile;
+    int masks = (p->interval ? INTERVAL : 0) | (p->tensor ? TENSOR : 0);
+    if (!by_four && masks)
+        masks = INTERVAL | TENSOR; /* two kinds are enough there */
+    cla_key key = cla_key_make("attention_tiles.cl", "attention_tiles");
+    cla_key_define(&key, "REAL", p->dtype == CLATTN_F64 ? 64 : 32);
+    cla_key_define(&key, "TR", t->tr);
+    cla_key_define(&key, "TC", t->tc);
+    cla_key_define(&key, "NR", t->nr);
+    cla_key_define(&key, "NC", t->nc);
+    cla_key_define(&key, "DC", t->dc);
+    cla_key_define(&key, "JC", t->jc);
+    cla_key_define(&key, "NV", t->nv);
+    cla_key_define(&key, "SLICED", t->sliced);
+    cla_key_define(&key, "MASKS", masks);
+    cla_key_define(&key, "ALIGNED4", by_four ? alignment_key(plan) : 0);
+    return cla_kernel_create(plan->context, &key, (size_t)tiling->work_group, kernel);
+}
+
+/* The best tiles whose kernel the device takes: a driver may allow a kernel less than the device has. */
+static clattn_status first_that_fits(const clattn_plan *plan, tiles_state *state) {
+    const clattn_device_info *device = cla_context_device(plan->context);
+    const cla_problem *p = &plan->problem;
+    const bool by_four = all_four(p);
+    clattn_status status = CLATTN_E_LIMIT;
+    for (int rank = 0; status == CLATTN_E_LIMIT; rank++) {
+        if (!cla_tiles_choose(device, p->dtype, p->D, p->Dv, rank, &state->tiling))
+            break; /* the last message stands */
+        status = make_kernel(plan, &state->tiling, by_four, by_four ? &state->by_four : &state->any);
+    }
+    return status;
+}
+
+/* ---- plan ---- */
+
 static clattn_status create(clattn_plan *plan) {
-    (void)plan;
-    return CLATTN_OK;
+    clattn_status status = CLATTN_OK;
+    tiles_state *state = NULL;
+    CLA_TRY(cla_alloc(1, sizeof *state, "fused_tiles", &state));
+    plan->state = state;
+    CLA_TRY(first_that_fits(plan, state));
+    const cla_tiling *t = &state->tiling;
+    cla_str_append(&plan->text, "tiles: %d queries x %d keys, slices of %d dims and %d values; work-group %d x %d\n",
+                   t->rows, t->keys, t->tile.dc, t->tile.jc, t->tile.tr, t->tile.tc);
+    cla_str_append(&plan->text, "local memory: at most %lld bytes\n", (long long)t->local_bytes);
+    cla_str_append(&plan->text, "value columns: %d %s of %d\n", t->chunks, t->chunks == 1 ? "chunk" : "chunks",
+                   t->columns);
+    if (!state->by_four)
+        cla_str_append(&plan->text,
+                       "loads: one by one; strides, offsets, D and Dv that are multiples of 4 are faster\n");
+done:
+    return status;
 }
-static void destroy(clattn_plan *plan) { (void)plan; }
-const cla_algorithm cla_algo_fused_tiles = {.name = "fused_tiles",
-                                            .summary = "being written",
-                                            .applies = applies,
-                                            .suits = suits,
-                                            .create = create,
-                                            .execute = create,
-                                            .destroy = destroy};
+
+/* Tensors bound later may begin where whole vectors cannot: that kernel is made when they come. */
+static clattn_status kernel_for_bound(clattn_plan *plan, cla_kernel **kernel) {
+    tiles_state *state = plan->state;
+    clattn_status status = CLATTN_OK;
+    if (state->by_four && all_four(&plan->problem)) {
+        *kernel = state->by_four;
+        return CLATTN_OK;
+    }
+    if (!state->any)
+        status = make_kernel(plan, &state->tiling, false, &state->any);
+    *kernel = state->any;
+    return status;
+}
+
+static clattn_status execute(clattn_plan *plan) {
+    clattn_status status = CLATTN_OK;
+    const cla_problem *p = &plan->problem;
+    const cla_tiling *t = &((tiles_state *)plan->state)->tiling;
+    cla_kernel *kernel = NULL;
+    cla_attention_args a;
+    if (p->Dv == 0 && !cla_present(&p->lse))
+        goto done;
+    CLA_TRY(kernel_for_bound(plan, &kernel));
+    cla_fill_attention_args(plan, &a);
+    a.rows = t->rows;
+    a.tiles = (cl_int)cla_ceil_div(p->N, t->rows);
+    a.columns = t->columns;
+    a.chunks = t->chunks;
+    a.long_first = p->causal;
+    const cla_arg args[] = {CLA_ARG_BUFFER(p->q.buffer),    CLA_ARG_BUFFER(p->k.buffer),
+                            CLA_ARG_BUFFER(p->v.buffer),    CLA_ARG_BUFFER(p->o.buffer),
+                            CLA_ARG_BUFFER(p->lse.buffer),  CLA_ARG_BUFFER(plan->spans),
+                            CLA_ARG_BUFFER(p->keep.buffer), CLA_ARG_BUFFER(p->drop.buffer),
+                            CLA_ARG_BUFFER(p->bias.buffer), CLA_ARG_VALUE(a)};
+    CLA_TRY(cla_launch(plan->context, kernel, (int64_t)a.tiles * a.chunks * p->H * p->B, args,
+                       (int)(sizeof args / sizeof *args)));
+done:
+    return status;
+}
+
+static void destroy(clattn_plan *plan) {
+    tiles_state *state = plan->state;
+    if (!state)
+        return;
+    cla_kernel_destroy(state->by_four);
+    cla_kernel_destroy(state->any);
+    cla_free(state);
+    plan->state = NULL;
+}
+
+const cla_algorithm cla_algo_fused_tiles = {
+    .name = "fused_tiles",
+    .summary = "one pass over keys and values in the local memory of a GPU's work-groups, no N x M buffer",
+    .applies = applies,
+    .suits = suits,
+    .unit_inner = true,
+    .create = create,
+    .execute = execute,
+    .destroy = destroy};

@@ -14,7 +14,7 @@ static bool suits(const clattn_device_info *device, char *reason, size_t reason_
 }
 
 static clattn_status create(clattn_plan *plan) {
-    cla_str_append(&plan->text, "sums in %s\n", plan->problem.dtype == CLATTN_F64 ? "long double" : "double");
+    cla_str_append(&plan->text, "sums in double\n");
     return CLATTN_OK;
 }
 
@@ -25,37 +25,15 @@ static clattn_tensor on_host(const clattn_tensor *t) {
     return r;
 }
 
-static clattn_status execute(clattn_plan *plan) {
+clattn_status cla_reference_run(const cla_problem *p, bool wide) {
     clattn_status status = CLATTN_OK;
-    const cla_problem *p = &plan->problem;
     cla_ref_batch *batches = NULL;
-    cla_ref_attention a = {.B = p->B,
-                           .H = p->H,
-                           .Hk = p->Hk,
-                           .N = p->N,
-                           .M = p->M,
-                           .D = p->D,
-                           .Dv = p->Dv,
-                           .q = on_host(&p->q),
-                           .k = on_host(&p->k),
-                           .v = on_host(&p->v),
-                           .o = on_host(&p->o),
-                           .lse = on_host(&p->lse),
-                           .weights = on_host(&p->weights),
-                           .keep = on_host(&p->keep),
-                           .drop = on_host(&p->drop),
-                           .bias = on_host(&p->bias),
-                           .sinks = on_host(&p->sinks),
-                           .scale = p->scale,
-                           .softcap = p->softcap,
-                           .causal = p->causal,
-                           .windowed = p->windowed,
-                           .ragged = p->ragged,
-                           .left = p->left,
-                           .right = p->right,
-                           .slopes = p->slopes,
-                           .q_segments = p->q_segments,
-                           .k_segments = p->k_segments};
+    cla_ref_attention a = {.B = p->B, .H = p->H, .Hk = p->Hk, .N = p->N, .M = p->M, .D = p->D, .Dv = p->Dv,
+        .q = on_host(&p->q), .k = on_host(&p->k), .v = on_host(&p->v), .o = on_host(&p->o), .lse = on_host(&p->lse),
+        .weights = on_host(&p->weights), .keep = on_host(&p->keep), .drop = on_host(&p->drop), .bias = on_host(&p->bias),
+        .sinks = on_host(&p->sinks), .scale = p->scale, .softcap = p->softcap, .causal = p->causal,
+        .windowed = p->windowed, .ragged = p->ragged, .left = p->left, .right = p->right, .slopes = p->slopes,
+        .q_segments = p->q_segments, .k_segments = p->k_segments};
     if (p->batches) {
         CLA_TRY(cla_alloc((size_t)p->B, sizeof *batches, "batches", &batches));
         for (int64_t b = 0; b < p->B; b++) {
@@ -64,11 +42,13 @@ static clattn_status execute(clattn_plan *plan) {
         }
         a.batches = batches;
     }
-    status = p->dtype == CLATTN_F64 ? cla_ref_attention_long_double(&a) : cla_ref_attention_double(&a);
+    status = wide ? cla_ref_attention_long_double(&a) : cla_ref_attention_double(&a);
 done:
     cla_free(batches);
     return status;
 }
+
+static clattn_status execute(clattn_plan *plan) { return cla_reference_run(&plan->problem, false); }
 
 static void destroy(clattn_plan *plan) { (void)plan; }
 

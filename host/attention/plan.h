@@ -50,6 +50,9 @@ clattn_status cla_pack_inputs(clattn_plan *plan);  /* enqueues the copies in */
 clattn_status cla_pack_outputs(clattn_plan *plan); /* and out */
 void cla_pack_destroy(clattn_plan *plan);
 
+/* The reference on tensors with host storage; `wide`: sums in long double, for judging f64. */
+clattn_status cla_reference_run(const cla_problem *p, bool wide);
+
 /* Shared refusals, for `applies`. */
 bool cla_needs_opencl(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes);
 bool cla_needs_cpu(const clattn_device_info *device, char *reason, size_t reason_bytes);

@@ -43,17 +43,10 @@ int cla_fail_status(clattn_status status, const char *what) {
 
 /* ---- options ---- */
 
-static size_t spec_count(const cla_arg_spec *specs) {
-    size_t n = 0;
-    while (specs[n].name)
-        n++;
-    return n;
-}
-
 static const char *nearest_option(const cla_arg_spec *specs, const char *name) {
     const char *names[CLA_ARGS_MAX + 2];
     size_t n = 0;
-    for (; specs[n].name && n < CLA_ARGS_MAX; n++)
+    for (; n < CLA_ARGS_MAX && specs[n].name; n++)
         names[n] = specs[n].name;
     names[n++] = "help";
     names[n] = NULL;
@@ -97,6 +90,7 @@ static int take_option(const char *verb, int argc, char **argv, int *at, cla_arg
                  text + 1 + (text[1] == '-'));
         return fail_unknown(verb, args->specs, text, name);
     }
+    assert(i < CLA_ARGS_MAX);
     const cla_arg_spec *spec = &args->specs[i];
     if (args->given[i])
         return cla_fail(CLA_EXIT_USAGE, "%s: --%s is given twice", verb, spec->name);
@@ -132,7 +126,6 @@ static int check_words(const char *verb, const cla_arg_spec *specs, int min_word
 
 int cla_args_parse(const char *verb, int argc, char **argv, const cla_arg_spec *specs, int min_words, int max_words,
                    const char *words_text, cla_args *args) {
-    assert(spec_count(specs) <= CLA_ARGS_MAX);
     *args = (cla_args){.specs = specs, .words = argv};
     bool options = true;
     for (int i = 0; i < argc; i++) {
@@ -153,7 +146,7 @@ static size_t index_of_option(const cla_args *args, const char *name) {
     for (size_t i = 0; args->specs[i].name; i++)
         if (strcmp(args->specs[i].name, name) == 0)
             return i;
-    assert(!"an option that is not in the table");
+    assert(0 && "an option that is not in the table");
     return 0;
 }
 

@@ -16,10 +16,12 @@
 #define QUICK_REPEATS 25
 #define DEFAULT_REPEATS 7
 
+enum { TENSORS = 6 }; /* q k v o keep bias */
+
 /* A problem's tensors on one device. */
 typedef struct placed {
     clattn_attention_args args;
-    clattn_buffer *buffers[6];
+    clattn_buffer *buffers[TENSORS];
     size_t bytes;
 } placed;
 
@@ -58,9 +60,10 @@ static bool note(cla_bench_entry *e, cla_bench_state state, const char *text) {
 
 static bool place(clattn_context *context, const cla_problem_data *data, placed *p) {
     *p = (placed){.args = data->args};
-    clattn_tensor *const tensors[] = {&p->args.q, &p->args.k, &p->args.v, &p->args.o, &p->args.keep, &p->args.bias};
-    const clattn_array *const arrays[] = {&data->q, &data->k, &data->v, &data->o, &data->keep, &data->bias};
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+    clattn_tensor *const tensors[TENSORS] = {&p->args.q, &p->args.k,    &p->args.v,
+                                             &p->args.o, &p->args.keep, &p->args.bias};
+    const clattn_array *const arrays[TENSORS] = {&data->q, &data->k, &data->v, &data->o, &data->keep, &data->bias};
+    for (size_t i = 0; i < TENSORS; i++) {
         if (arrays[i]->rank == 0)
             continue;
         if (clattn_buffer_create(context, arrays[i]->bytes, &p->buffers[i]) != CLATTN_OK ||
@@ -73,7 +76,7 @@ static bool place(clattn_context *context, const cla_problem_data *data, placed 
 }
 
 static void unplace(placed *p) {
-    for (size_t i = 0; i < sizeof p->buffers / sizeof *p->buffers; i++)
+    for (size_t i = 0; i < TENSORS; i++)
         clattn_buffer_destroy(p->buffers[i]);
     *p = (placed){0};
 }
@@ -256,7 +259,7 @@ static bool start(const cla_bench *bench, lane *l, const placed *p, agreement *f
         e->median_ms = 1e3 * expected;
         return false;
     }
-    l->run_ms = calloc(2 * CLA_BENCH_REPEATS_MAX, sizeof *l->run_ms);
+    l->run_ms = calloc((size_t)2 * CLA_BENCH_REPEATS_MAX, sizeof *l->run_ms);
     if (!l->run_ms)
         return note(e, CLA_BENCH_FAILED, "out of memory");
     l->call_ms = l->run_ms + CLA_BENCH_REPEATS_MAX;
@@ -280,37 +283,37 @@ static double median(double *values, int count) {
     return count % 2 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
 }
 
-static bool take_turn(lane *l) {
+/* One timed run, or one timed call. Both come behind another algorithm's, so that caches are as cold for either. */
+static bool take_turn(lane *l, bool call) {
     double seconds;
-    if (l->runs < l->runs_wanted) {
-        pause_between();
-        if (!run_once(l, &seconds))
-            return false;
-        l->run_ms[l->runs++] = 1e3 * seconds;
-    }
-    if (l->calls < l->calls_wanted) {
-        pause_between();
-        if (!call_once(l, &seconds))
-            return false;
+    pause_between();
+    if (call ? !call_once(l, &seconds) : !run_once(l, &seconds))
+        return false;
+    if (call)
         l->call_ms[l->calls++] = 1e3 * seconds;
-    }
+    else
+        l->run_ms[l->runs++] = 1e3 * seconds;
     return true;
+}
+
+static bool wants_turn(const lane *l, bool call) {
+    return l->plan && l->entry->state != CLA_BENCH_FAILED &&
+           (call ? l->calls < l->calls_wanted : l->runs < l->runs_wanted);
 }
 
 static void take_turns(lane *lanes, size_t count) {
     cla_progress progress = cla_progress_begin("bench");
     int64_t done = 0, total = 0;
-    bool more = true;
     for (size_t i = 0; i < count; i++)
-        total += lanes[i].runs_wanted;
-    while (more) {
+        total += lanes[i].runs_wanted + lanes[i].calls_wanted;
+    for (bool more = true; more;) {
         more = false;
-        for (size_t i = 0; i < count; i++) {
-            lane *l = &lanes[i];
-            if (!l->plan || l->entry->state == CLA_BENCH_FAILED || l->runs >= l->runs_wanted)
+        for (size_t i = 0; i < 2 * count; i++) { /* runs of all, then calls of all */
+            lane *l = &lanes[i % count];
+            if (!wants_turn(l, i >= count))
                 continue;
             cla_progress_step(&progress, done++, total);
-            more |= take_turn(l);
+            more |= take_turn(l, i >= count);
         }
     }
     cla_progress_end(&progress);

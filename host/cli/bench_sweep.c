@@ -152,17 +152,19 @@ static void sort_families(cla_bench *bench) {
     }
 }
 
-int cla_bench_sweep(cla_bench *bench, char *const *texts, int count, const char *text) {
+int cla_bench_sweep(cla_bench *bench, char *const *texts, int count, const char *sweep_text) {
     sweep s = {0};
-    if (!text && count > 1 && !strpbrk(texts[0], " \t")) /* a whole problem has two words at least */
+    if (!sweep_text && count > 1 && !strpbrk(texts[0], " \t")) /* a whole problem has two words at least */
         return cla_fail(CLA_EXIT_USAGE, "bench: %s %s ...: put quotes around a problem, 'b1 h8 n2048 d64'", texts[0],
                         texts[1]);
-    int exit_status = text ? parse_sweep(text, &s) : CLA_EXIT_OK;
+    int exit_status = sweep_text ? parse_sweep(sweep_text, &s) : CLA_EXIT_OK;
     for (int i = 0; i < count && exit_status == CLA_EXIT_OK; i++)
         exit_status = s.letter ? add_sweep(bench, texts[i], &s) : add(bench, texts[i]);
     if (exit_status != CLA_EXIT_OK)
         return exit_status;
-    bench->swept = s.letter ? s.letter : 'n';
+    bench->swept = 'n';
+    if (s.letter)
+        bench->swept = s.letter;
     for (size_t i = 0; i < bench->problem_count && !s.letter; i++)
         if (bench->problems[i].problem.queries != bench->problems[i].problem.keys)
             bench->swept = 'k';

@@ -5,8 +5,8 @@
 
 #include "bench_run.h"
 
-/* sweep: "n=512:8192", "k=1000:100000:10", or NULL. Sets problems (to be freed), problem_count and swept.
+/* sweep_text: "n=512:8192", "k=1000:100000:10", or NULL. Sets problems (to be freed), problem_count and swept.
  * Prints one line and returns the exit status when something is wrong. */
-int cla_bench_sweep(cla_bench *bench, char *const *texts, int count, const char *sweep);
+int cla_bench_sweep(cla_bench *bench, char *const *texts, int count, const char *sweep_text);
 
 #endif

@@ -6,9 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+void cla_check_print(const char *text) {
+    for (; *text; text++)
+        putchar((unsigned char)*text < 32 || *text == 127 ? '?' : *text);
+}
+
 static char *copy(const char *text) {
-    char *new_text = malloc(strlen(text) + 1);
-    return new_text ? strcpy(new_text, text) : NULL;
+    const size_t size = strlen(text) + 1;
+    char *new_text = malloc(size);
+    return new_text ? memcpy(new_text, text, size) : NULL;
 }
 
 static cla_check_count *row(cla_check_report *r, const cla_check_target *target, const char *op) {
@@ -74,14 +80,18 @@ void cla_check_report_print(const cla_check_report *r) {
            "failed", "skipped");
     for (size_t i = 0; i < r->count_count; i++) {
         const cla_check_count *x = &r->counts[i];
-        printf("%-*s  %-*s  %-*s  %7" PRId64 " %7" PRId64 " %7" PRId64 "\n", (int)label, x->target->label, (int)device,
-               x->target->device, (int)op, x->op, x->verdicts[CLA_CHECK_PASSED], x->verdicts[CLA_CHECK_FAILED],
-               x->verdicts[CLA_CHECK_SKIPPED]);
+        printf("%-*s  %-*s  ", (int)label, x->target->label, (int)device, x->target->device);
+        cla_check_print(x->op);
+        printf("%*s  %7" PRId64 " %7" PRId64 " %7" PRId64 "\n", (int)(op - strlen(x->op)), "",
+               x->verdicts[CLA_CHECK_PASSED], x->verdicts[CLA_CHECK_FAILED], x->verdicts[CLA_CHECK_SKIPPED]);
     }
     if (r->reason_count > 0)
         printf("\nskipped because\n");
-    for (size_t i = 0; i < r->reason_count; i++)
-        printf("%7" PRId64 "  %s\n", r->reasons[i].count, r->reasons[i].text);
+    for (size_t i = 0; i < r->reason_count; i++) {
+        printf("%7" PRId64 "  ", r->reasons[i].count);
+        cla_check_print(r->reasons[i].text);
+        printf("\n");
+    }
     if (r->out_of_memory)
         printf("out of memory: this table is not complete\n");
     printf("%s%" PRId64 " passed, %" PRId64 " failed, %" PRId64 " skipped\n", r->reason_count > 0 ? "\n" : "",

@@ -76,7 +76,11 @@ typedef struct attempt {
 
 static void fail(attempt *a, const char *what) {
     cla_progress_end(a->progress);
-    printf("FAIL %s, %s on %s: %s\n", a->c->name, a->algorithm, a->target->device, what);
+    printf("FAIL ");
+    cla_check_print(a->c->name);
+    printf(", %s on %s: ", a->algorithm, a->target->device);
+    cla_check_print(what);
+    printf("\n");
     fflush(stdout);
     a->failed = true;
 }

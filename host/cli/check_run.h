@@ -41,6 +41,8 @@ typedef struct cla_check_report {
 
 /* Prints a line for every output that is wrong. */
 void cla_check_run(const cla_check_case *c, const cla_check_target *target, cla_check_report *report);
+/* Names come from files: control characters, which could move a terminal's cursor, become '?'. */
+void cla_check_print(const char *text);
 /* The table, the reasons, and the last line. */
 void cla_check_report_print(const cla_check_report *report);
 void cla_check_report_free(cla_check_report *report);

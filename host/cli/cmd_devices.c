@@ -37,7 +37,7 @@ static clattn_status probe_create(clattn_context *context, probe *p) {
     clattn_tensor *const tensors[4] = {&p->args.q, &p->args.k, &p->args.v, &p->args.o};
     clattn_status status = CLATTN_OK;
     for (int i = 0; i < 4 && status == CLATTN_OK; i++) {
-        status = clattn_buffer_create(context, 8 * 1024 * 64 * sizeof(float), &p->buffers[i]);
+        status = clattn_buffer_create(context, sizeof(float) * 8 * 1024 * 64, &p->buffers[i]);
         *tensors[i] = clattn_tensor_buffer(p->buffers[i], CLATTN_F32, 4, shape);
     }
     return status;

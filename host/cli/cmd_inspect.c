@@ -33,7 +33,7 @@ static int inspect_npy(const char *path) {
 
 /* Control characters as '?', so that a file cannot steer the terminal. */
 static void print_clean(const char *text, size_t most) {
-    for (size_t i = 0; text[i] && i < most; i++)
+    for (size_t i = 0; i < most && text[i]; i++)
         putchar((unsigned char)text[i] < 0x20 || text[i] == 0x7f ? '?' : text[i]);
     if (strlen(text) > most)
         fputs("...", stdout);

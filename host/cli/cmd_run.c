@@ -48,11 +48,11 @@ static int load_labels(run *r) {
 
 /* ---- the work ---- */
 
-/* o, lse and weights. An algorithm that is asked for by name and gives no weights leaves them to another. */
+/* o, lse and weights. When the algorithm asked for, or all of the device, give no weights, another one does. */
 static int compute(run *r) {
     clattn_attention_args *a = &r->data.args;
     const clattn_tensor weights = a->weights;
-    const bool apart = weights.rank > 0 && a->algorithm && !cla_gives_weights(r->context, a, a->algorithm);
+    const bool apart = weights.rank > 0 && !cla_gives_weights(r->context, a, a->algorithm);
     if (apart)
         a->weights = (clattn_tensor){0};
     clattn_status status = cla_job_run(r->context, a, r->options.explain, &r->report);
@@ -65,7 +65,7 @@ static int compute(run *r) {
         status = clattn_array_create(a->o.dtype, 4, a->o.shape, &o);
         other.o = clattn_array_tensor(&o);
         if (status == CLATTN_OK)
-            status = cla_job_run(r->context, &other, r->options.explain, NULL);
+            status = cla_weights_run(r->context, &other, r->options.explain);
         clattn_array_free(&o);
     }
     a->weights = weights;
@@ -173,8 +173,9 @@ static void print_summary(const run *r) {
         printf("%-8s batch %lld in %s\n", "heat map", (long long)o->batch, o->heatmap);
     if (o->dump)
         printf("%-8s in %s; `clattn check %s` replays it\n", "case", o->dump, o->dump);
-    printf("%-8s %s on %s (%s), %.3g ms\n", "by", r->report.algorithm, r->device.spec, r->device.name,
-           1e3 * r->report.seconds);
+    const bool seconds = r->report.seconds >= 1;
+    printf("%-8s %s on %s (%s), %.3g %s\n", "by", r->report.algorithm, r->device.spec, r->device.name,
+           r->report.seconds * (seconds ? 1 : 1e3), seconds ? "s" : "ms");
 }
 
 /* A result that verification found wrong is not written; the case that shows it is. */

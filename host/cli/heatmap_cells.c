@@ -29,7 +29,7 @@ void cla_svg_escaped(FILE *file, const char *text) {
 
 void cla_heatmap_label(const cla_labels *labels, int64_t block, int index, char *text, size_t size) {
     if (!labels || block > 1) {
-        snprintf(text, size, "%lld", (long long)(index * block));
+        snprintf(text, size, "%lld", (long long)index * block);
         return;
     }
     const char *token = labels->items[index];

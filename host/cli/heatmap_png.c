@@ -37,8 +37,7 @@ static void put_chunk(bytes *b, const char *type, const unsigned char *data, siz
     put_u32(b, (uint32_t)size);
     const size_t start = b->size;
     put(b, type, 4);
-    if (size)
-        put(b, data, size);
+    put(b, data, size);
     put_u32(b, crc32(b->data + start, size + 4));
 }
 
@@ -75,7 +74,7 @@ static void put_png(bytes *png, bytes *packed, bytes *rows, int height, int widt
     put_chunk(png, "PLTE", palette, sizeof palette);
     put_stored(packed, rows->data, rows->size);
     put_chunk(png, "IDAT", packed->data, packed->size);
-    put_chunk(png, "IEND", NULL, 0);
+    put_chunk(png, "IEND", (const unsigned char *)"", 0);
 }
 
 static void write_base64(FILE *file, const bytes *b) {

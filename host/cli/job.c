@@ -53,7 +53,7 @@ static clattn_status from_device(job *j) {
 
 /* Rough: for the note on a terminal only. */
 static double expected_seconds(const clattn_plan_info *info) {
-    return info->operations / (strcmp(info->algorithm, "reference") == 0 ? 1e9 : 2e10);
+    return info->operations / (strcmp(info->algorithm, "reference") == 0 ? 5e8 : 2e10);
 }
 
 static clattn_status execute(clattn_context *context, clattn_plan *plan, cla_job_report *report) {

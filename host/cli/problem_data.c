@@ -62,9 +62,9 @@ static clattn_status create_arrays(const cla_problem_text *t, uint64_t seed, cla
     return status;
 }
 
-clattn_status cla_problem_data_create(const cla_problem_text *t, uint64_t seed, cla_problem_data *data) {
+clattn_status cla_problem_data_create(const cla_problem_text *problem, uint64_t seed, cla_problem_data *data) {
     *data = (cla_problem_data){0};
-    const clattn_status status = create_arrays(t, seed, data);
+    const clattn_status status = create_arrays(problem, seed, data);
     if (status != CLATTN_OK) {
         cla_problem_data_free(data);
         return status;
@@ -73,24 +73,26 @@ clattn_status cla_problem_data_create(const cla_problem_text *t, uint64_t seed, 
                                          .k = clattn_array_tensor(&data->k),
                                          .v = clattn_array_tensor(&data->v),
                                          .o = clattn_array_tensor(&data->o),
-                                         .key_lengths = t->lengths ? data->lengths.data : NULL,
-                                         .has_scale = t->has_scale,
-                                         .scale = t->scale,
-                                         .causal = t->causal,
-                                         .align = t->align,
-                                         .has_window = t->has_window,
-                                         .window_left = t->window_left,
-                                         .window_right = t->window_right};
-    if (t->keep)
+                                         .key_lengths = problem->lengths ? data->lengths.data : NULL,
+                                         .has_scale = problem->has_scale,
+                                         .scale = problem->scale,
+                                         .causal = problem->causal,
+                                         .align = problem->align,
+                                         .has_window = problem->has_window,
+                                         .window_left = problem->window_left,
+                                         .window_right = problem->window_right};
+    if (problem->keep)
         data->args.keep = clattn_array_tensor(&data->keep);
-    if (t->bias)
+    if (problem->bias)
         data->args.bias = clattn_array_tensor(&data->bias);
     return CLATTN_OK;
 }
 
 void cla_problem_data_free(cla_problem_data *data) {
-    clattn_array *const arrays[] = {&data->q, &data->k, &data->v, &data->o, &data->keep, &data->bias, &data->lengths};
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+    enum { COUNT = 7 };
+    clattn_array *const arrays[COUNT] = {&data->q,    &data->k,    &data->v,      &data->o,
+                                         &data->keep, &data->bias, &data->lengths};
+    for (size_t i = 0; i < COUNT; i++)
         clattn_array_free(arrays[i]);
     memset(data, 0, sizeof *data);
 }

@@ -76,7 +76,7 @@ static bool size_at(const parser *p, const char *digits, const char **end, int64
 }
 
 static bool heads_word(parser *p) {
-    const char *end;
+    const char *end = "";
     if (!take(p, SLOT_HEADS) || !size_at(p, p->word + 1, &end, &p->problem->heads))
         return false;
     p->problem->key_heads = p->problem->heads;
@@ -99,7 +99,7 @@ static bool size_word(parser *p) {
         int64_t *value;
     } sizes[] = {{'b', SLOT_BATCH, &t->batch}, {'q', SLOT_QUERIES, &t->queries},     {'k', SLOT_KEYS, &t->keys},
                  {'d', SLOT_DIM, &t->dim},     {'v', SLOT_VALUE_DIM, &t->value_dim}, {'n', SLOT_QUERIES, &t->queries}};
-    const char *end;
+    const char *end = "";
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (p->word[0] != sizes[i].letter)
             continue;
@@ -246,6 +246,7 @@ static bool complete(parser *p) {
     return true;
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter) */
 bool cla_problem_text_parse(const char *text, cla_problem_text *problem, char *error, size_t error_size) {
     *problem = (cla_problem_text){.batch = 1, .heads = 1, .key_heads = 1};
     parser p = {.text = text, .problem = problem, .error = error, .error_size = error_size};
@@ -317,7 +318,8 @@ static void put_restrictions(printer *out, const cla_problem_text *t) {
     }
 }
 
-char *cla_problem_text_print(const cla_problem_text *t, char *buffer, size_t size) {
+char *cla_problem_text_print(const cla_problem_text *problem, char *buffer, size_t size) {
+    const cla_problem_text *t = problem;
     if (size == 0)
         return buffer;
     printer out = {buffer, size, 0};

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define HEATMAP_BYTES_MAX 4e9
+
 #define RETURN_ON_FAILURE(call)                                                                                        \
     do {                                                                                                               \
         const int exit_status_of_call = (call);                                                                        \
@@ -68,6 +70,23 @@ static int check_alignment(const cla_run_options *o, const cla_run_data *d) {
                     n, m);
 }
 
+/* The map needs the weights of its batch as an array. */
+static int check_heatmap_size(const cla_run_options *o, const cla_run_data *d) {
+    const int64_t heads = d->q.view.shape[1], n = d->q.view.shape[2], m = d->k.view.shape[2];
+    const double bytes = (double)heads * (double)n * (double)m * (double)clattn_dtype_size(d->q.array.dtype);
+    if (!o->heatmap)
+        return CLA_EXIT_OK;
+    if (o->batch >= d->q.view.shape[0])
+        return cla_fail(CLA_EXIT_USAGE, "--batch %lld of %lld: batches are numbered from 0", (long long)o->batch,
+                        (long long)d->q.view.shape[0]);
+    if (bytes > HEATMAP_BYTES_MAX)
+        return cla_fail(CLA_EXIT_USAGE,
+                        "--heatmap needs the weights of a batch, %lld heads x %lld x %lld: %.1f GB; it "
+                        "takes up to %.1f GB: give it fewer queries, keys or heads",
+                        (long long)heads, (long long)n, (long long)m, bytes / 1e9, HEATMAP_BYTES_MAX / 1e9);
+    return CLA_EXIT_OK;
+}
+
 static int create_results(const cla_run_options *o, cla_run_data *d) {
     clattn_attention_args *a = &d->args;
     const cla_layout layout = o->heads.layout;
@@ -100,9 +119,7 @@ int cla_run_data_load(const cla_run_options *o, cla_run_data *data) {
                                          .window_left = o->window_left,
                                          .window_right = o->window_right,
                                          .algorithm = o->algorithm};
-    if (o->heatmap && o->batch >= data->q.view.shape[0])
-        return cla_fail(CLA_EXIT_USAGE, "--batch %lld of %lld: batches are numbered from 0", (long long)o->batch,
-                        (long long)data->q.view.shape[0]);
+    RETURN_ON_FAILURE(check_heatmap_size(o, data));
     return create_results(o, data);
 }
 
@@ -137,13 +154,13 @@ static void take_batch(clattn_tensor *t, int64_t batch) {
         *t = clattn_tensor_slice(*t, 0, batch, 1);
 }
 
-static clattn_status weights_on(clattn_context *context, const clattn_attention_args *args) {
+clattn_status cla_weights_run(clattn_context *context, const clattn_attention_args *args, bool explain) {
     clattn_context *cpu = NULL;
     if (cla_gives_weights(context, args, NULL))
-        return cla_job_run(context, args, false, NULL);
+        return cla_job_run(context, args, explain, NULL);
     clattn_status status = clattn_context_create("cpu", NULL, &cpu);
     if (status == CLATTN_OK)
-        status = cla_job_run(cpu, args, false, NULL);
+        status = cla_job_run(cpu, args, explain, NULL);
     clattn_context_destroy(cpu);
     return status;
 }
@@ -167,7 +184,7 @@ int cla_run_data_weights(clattn_context *context, const clattn_attention_args *a
         a.o = clattn_array_tensor(&o);
         a.lse = (clattn_tensor){0};
         a.weights = clattn_array_tensor(weights);
-        status = weights_on(context, &a);
+        status = cla_weights_run(context, &a, false);
     }
     clattn_array_free(&o);
     return status == CLATTN_OK ? CLA_EXIT_OK : cla_fail_status(status, "weights");

@@ -17,8 +17,9 @@ typedef struct cla_run_data {
 int cla_run_data_load(const cla_run_options *options, cla_run_data *data);
 void cla_run_data_free(cla_run_data *data);
 
-/* The weights of one batch, [1, H, N, M], by any algorithm that can give them, on the context or else on `cpu`.
- * Prints and returns as above. */
+/* A call with weights and no algorithm, on the context when one there gives weights, else on `cpu`. */
+clattn_status cla_weights_run(clattn_context *context, const clattn_attention_args *args, bool explain);
+/* The weights of one batch, [1, H, N, M], by the same. Prints and returns as above. */
 int cla_run_data_weights(clattn_context *context, const clattn_attention_args *args, int64_t batch,
                          clattn_array *weights);
 /* Whether an algorithm (NULL: any) gives weights for this call. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `--verify`: results against the exact ones, and how far apart they may be.
  *
- *   exact   the `cpu` context's "reference" on the inputs widened to f64 (it sums in long double)
+ *   exact   the `cpu` context's "reference" on the inputs widened to f64
  *   plain   the `cpu` context's "blas" in the inputs' own type
  *   bound   max(2 x max|plain - exact|, floor x size): floor 1e-6 for f32, 1e-14 for f64; size is the largest finite
  *           |V| for o, 1 for weights, the largest finite |LSE| (from 1 up) for lse

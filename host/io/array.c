@@ -42,7 +42,7 @@ static clattn_status count_bytes(const char *what, clattn_dtype dtype, int rank,
 
 clattn_status clattn_array_create(clattn_dtype dtype, int rank, const int64_t *shape, clattn_array *array) {
     clattn_status status = CLATTN_OK;
-    size_t bytes;
+    size_t bytes = 0;
     CLA_CHECK(array, CLATTN_E_ARGUMENT, "array: the result is NULL");
     *array = (clattn_array){0};
     CLA_TRY(count_bytes("array", dtype, rank, shape, &bytes));
@@ -78,7 +78,7 @@ done:
 }
 
 clattn_status cla_array_check(const clattn_array *array, const char *what) {
-    size_t bytes;
+    size_t bytes = 0;
     if (!array)
         return cla_error(CLATTN_E_ARGUMENT, "%s: the array is NULL", what);
     const clattn_status status = count_bytes(what, array->dtype, array->rank, array->shape, &bytes);

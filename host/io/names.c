@@ -46,7 +46,7 @@ static size_t distance(const char *a, const char *b) {
 const char *cla_names_near(const cla_name *names, size_t count, const char *wanted, char *text, size_t size) {
     enum { MOST = 3 };
     const char *best[MOST] = {0};
-    size_t best_distance[MOST], found = 0, length = 0;
+    size_t best_distance[MOST] = {0}, found = 0, length = 0;
     for (size_t i = 0; i < count; i++) {
         const size_t d = distance(names[i].text, wanted);
         size_t at = found < MOST ? found++ : MOST;

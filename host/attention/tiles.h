@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which tiles `fused_tiles` uses: one table, by device profile, width of V and limits. Knows sizes only, no OpenCL. */
+#ifndef CLA_TILES_H
+#define CLA_TILES_H
+
+#include <clattn/context.h>
+#include <clattn/tensor.h>
+
+/* The part of a kernel key that tiles decide; names as in attention_tiles.cl. */
+typedef struct cla_tile {
+    int tr, tc, nr, nc, dc, jc, nv;
+    bool sliced;
+} cla_tile;
+
+/* What a choice means for a problem. */
+typedef struct cla_tiling {
+    cla_tile tile;
+    int work_group;
+    int rows, keys;      /* of a tile: BM, BN */
+    int chunks, columns; /* value chunks of a row, value columns of a chunk */
+    int64_t local_bytes; /* with every kind of mask */
+} cla_tiling;
+
+/* The choice number `rank` (0: the best) among those that fit the device; false past the last.
+ * A device meets at most CLA_TILES_MOST different tiles of a type, whatever the problems are. */
+bool cla_tiles_choose(const clattn_device_info *device, clattn_dtype dtype, int64_t D, int64_t Dv, int rank,
+                      cla_tiling *tiling);
+enum { CLA_TILES_MOST = 10 };
+
+#endif

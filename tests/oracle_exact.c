@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The exact results and what may differ from them. */
+#include "attention/plan.h"
+#include "oracle_internal.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+double oracle_floor(clattn_dtype dtype, double largest) { return (dtype == CLATTN_F64 ? 1e-14 : 1e-6) * largest; }
+
+/* The reference's loops on a copy of the case in f64, dense; sums in double, and in long double to judge f64. */
+static clattn_status run_exact(oracle_case *c, char text[ORACLE_TEXT]) {
+    oracle_case wide = *c;
+    oracle_arrays arrays;
+    cla_problem problem = {0};
+    wide.config.dtype = CLATTN_F64;
+    wide.config.layout = ORACLE_BHSD;
+    oracle_arrays_make(&wide, &arrays);
+    clattn_status status = cla_problem_init(&problem, &arrays.args);
+    if (status == CLATTN_OK)
+        status = cla_reference_run(&problem, c->config.dtype == CLATTN_F64);
+    cla_problem_free(&problem);
+    if (status == CLATTN_OK)
+        oracle_arrays_take(&wide, &arrays, &c->exact);
+    else
+        snprintf(text, ORACLE_TEXT, "reference in f64: %s", clattn_last_error());
+    oracle_arrays_free(&arrays);
+    return status;
+}
+
+/* Largest finite number, in absolute value. */
+static double largest_of(const double *x, int64_t count) {
+    double largest = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (isfinite(x[i]) && fabs(x[i]) > largest)
+            largest = fabs(x[i]);
+    return largest;
+}
+
+/* Twice the plain evaluation's error, at least the floor; -1 when plain is not just inexact but elsewhere. */
+static double allowed_from(const double *plain, const double *exact, int64_t count, double floor) {
+    double error = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (isnan(plain[i]) != isnan(exact[i]) || isinf(plain[i]) != isinf(exact[i]))
+            return -1;
+        if (isfinite(exact[i]) && fabs(plain[i] - exact[i]) > error)
+            error = fabs(plain[i] - exact[i]);
+    }
+    return error > 1000 * floor ? -1 : 2 * error > floor ? 2 * error : floor;
+}
+
+bool oracle_exact(oracle_case *c, char text[ORACLE_TEXT]) {
+    const oracle_config *f = &c->config;
+    const int64_t rows = f->B * f->H * f->N;
+    if (run_exact(c, text) != CLATTN_OK)
+        return false;
+    oracle_outputs plain = oracle_outputs_alloc(f);
+    if (f->dtype == CLATTN_F64)
+        oracle_plain_double(c, &plain);
+    else
+        oracle_plain_float(c, &plain);
+    const double v = largest_of(c->v, f->B * f->Hk * f->M * f->Dv);
+    c->allowed.o = allowed_from(plain.o, c->exact.o, rows * f->Dv, oracle_floor(f->dtype, v));
+    if (f->lse) {
+        const double lse = fmax(1, largest_of(c->exact.lse, rows));
+        c->allowed.lse = allowed_from(plain.lse, c->exact.lse, rows, oracle_floor(f->dtype, lse));
+    }
+    if (f->weights)
+        c->allowed.weights = allowed_from(plain.weights, c->exact.weights, rows * f->M, oracle_floor(f->dtype, 1));
+    oracle_outputs_free(&plain);
+    const bool agree = c->allowed.o >= 0 && c->allowed.lse >= 0 && c->allowed.weights >= 0;
+    char problem[ORACLE_TEXT];
+    if (!agree)
+        snprintf(text, ORACLE_TEXT, "reference and the plain evaluation disagree: %.900s", oracle_text(f, problem));
+    return agree;
+}

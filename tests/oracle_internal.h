@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between the oracle's own files. */
+#ifndef ORACLE_INTERNAL_H
+#define ORACLE_INTERNAL_H
+
+#include "oracle.h"
+
+void *oracle_alloc(size_t count, size_t size); /* zeroed; aborts when out of memory */
+oracle_outputs oracle_outputs_alloc(const oracle_config *config);
+void oracle_outputs_free(oracle_outputs *outputs);
+/* [B|1, H|1, N|1, M|1] */
+void oracle_mask_shape(const oracle_config *config, oracle_mask mask, int64_t shape[4]);
+
+/* Naive loops, everything in float or double; outputs of the case's shapes. */
+void oracle_plain_float(const oracle_case *c, const oracle_outputs *outputs);
+void oracle_plain_double(const oracle_case *c, const oracle_outputs *outputs);
+
+/* ---- oracle_arrays.c: dense values laid out in arrays with guards ---- */
+
+enum { ORACLE_Q, ORACLE_K, ORACLE_V, ORACLE_O, ORACLE_LSE, ORACLE_WEIGHTS, ORACLE_KEEP, ORACLE_DROP, ORACLE_BIAS };
+enum { ORACLE_TENSORS = ORACLE_BIAS + 1 };
+
+typedef struct oracle_array {
+    unsigned char *data, *before; /* before: a copy from before the call */
+    unsigned char *owned;         /* one a byte: nonzero where an output may write */
+    size_t bytes;
+    clattn_buffer *buffer;
+} oracle_array;
+
+typedef struct oracle_arrays {
+    oracle_array list[ORACLE_TENSORS];
+    int count;
+    int of[ORACLE_TENSORS];             /* which array a tensor lies in */
+    clattn_tensor view[ORACLE_TENSORS]; /* rank 4; rank 0: absent */
+    clattn_attention_args args;         /* over host arrays */
+} oracle_arrays;
+
+void oracle_arrays_make(const oracle_case *c, oracle_arrays *arrays);
+void oracle_arrays_free(oracle_arrays *arrays);
+/* Copies the outputs out of the arrays. */
+void oracle_arrays_take(const oracle_case *c, const oracle_arrays *arrays, const oracle_outputs *outputs);
+/* The number of an array in which a byte that no output owns has changed; -1: none. */
+int oracle_arrays_damage(const oracle_arrays *arrays, size_t *at_byte);
+clattn_tensor *oracle_args_tensor(clattn_attention_args *args, int tensor);
+
+#endif

@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define REAL double
+#define EXP exp
+#define LOG log
+#define ORACLE_PLAIN oracle_plain_double
+#include "oracle_plain.h"

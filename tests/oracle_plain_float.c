@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define REAL float
+#define EXP expf
+#define LOG logf
+#define ORACLE_PLAIN oracle_plain_float
+#include "oracle_plain.h"

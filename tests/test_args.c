@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Structs passed to kernels by value have the same size and offsets on each device as in C. */
+#include "args.h"
+#include "base/str.h"
+#include "runtime/program.h"
+#include "testing.h"
+#include <CL/cl.h>
+#include <clattn/context.h>
+#include <clattn/opencl.h>
+#include <stddef.h>
+
+typedef struct {
+    const char *type, *field;
+    size_t offset, size; /* of the struct where field is NULL */
+} entry;
+
+#define STRUCT(type)                                                                                                   \
+    { #type, NULL, 0, sizeof(type) }
+#define FIELD(type, field)                                                                                             \
+    { #type, #field, offsetof(type, field), sizeof(((type *)NULL)->field) }
+#define FIELD4(type, a, b, c, d) FIELD(type, a), FIELD(type, b), FIELD(type, c), FIELD(type, d)
+#define FIELD5(type, a, b, c, d, e) FIELD4(type, a, b, c, d), FIELD(type, e)
+
+static const entry entries[] = {
+    STRUCT(cla_mask_args),
+    FIELD5(cla_mask_args, keep_b, keep_h, keep_i, keep_j, keep_0),
+    FIELD5(cla_mask_args, drop_b, drop_h, drop_i, drop_j, drop_0),
+    FIELD5(cla_mask_args, bias_b, bias_h, bias_i, bias_j, bias_0),
+    FIELD5(cla_mask_args, left, right, M, causal, windowed),
+    FIELD(cla_mask_args, has_keep),
+    FIELD(cla_mask_args, has_drop),
+    FIELD(cla_mask_args, has_bias),
+    STRUCT(cla_attention_args),
+    FIELD4(cla_attention_args, q_b, q_h, q_i, q_0),
+    FIELD4(cla_attention_args, k_b, k_h, k_j, k_0),
+    FIELD4(cla_attention_args, v_b, v_h, v_j, v_0),
+    FIELD4(cla_attention_args, o_b, o_h, o_i, o_0),
+    FIELD4(cla_attention_args, lse_b, lse_h, lse_i, lse_0),
+    FIELD5(cla_attention_args, mask, scale_bits, N, M, D),
+    FIELD5(cla_attention_args, Dv, H, group, rows, tiles),
+    FIELD5(cla_attention_args, columns, chunks, long_first, has_lse, scale),
+    FIELD(cla_attention_args, pad),
+    STRUCT(cla_softmax_args),
+    FIELD4(cla_softmax_args, s_b, s_h, s_i, s_0),
+    FIELD5(cla_softmax_args, w_b, w_h, w_i, w_j, w_0),
+    FIELD4(cla_softmax_args, lse_b, lse_h, lse_i, lse_0),
+    FIELD(cla_softmax_args, sum_0),
+    FIELD5(cla_softmax_args, mask, scale_bits, b0, h0, i0),
+    FIELD5(cla_softmax_args, H, N, M, has_weights, has_lse),
+    FIELD(cla_softmax_args, scale),
+    FIELD(cla_softmax_args, power),
+    STRUCT(cla_values_args),
+    FIELD4(cla_values_args, v_b, v_h, v_j, v_0),
+    FIELD(cla_values_args, y_0),
+    FIELD(cla_values_args, flag_0),
+    FIELD4(cla_values_args, H, M, columns, blocks),
+    STRUCT(cla_outputs_args),
+    FIELD5(cla_outputs_args, s_0, v_b, v_h, v_j, v_0),
+    FIELD4(cla_outputs_args, o_b, o_h, o_i, o_0),
+    FIELD(cla_outputs_args, sum_0),
+    FIELD(cla_outputs_args, flag_0),
+    FIELD4(cla_outputs_args, B, H, N, M),
+    FIELD4(cla_outputs_args, Hk, group, columns, blocks),
+    STRUCT(cla_copy_args),
+    FIELD4(cla_copy_args, n0, n1, n2, n3),
+    FIELD5(cla_copy_args, x_0, x_s0, x_s1, x_s2, x_s3),
+    FIELD5(cla_copy_args, y_0, y_s0, y_s1, y_s2, y_s3),
+};
+enum { ENTRIES = sizeof entries / sizeof *entries };
+
+/* Fields fill their struct without a hole, so that none is missing above and no compiler has a choice. */
+Test(args, fields_fill_their_structs_widest_first) {
+    size_t end = 0, last = 0, size = 0;
+    for (int i = 0; i < ENTRIES; i++) {
+        const entry *e = &entries[i];
+        if (!e->field) {
+            cr_expect_eq(end, size, "before %s", e->type);
+            cr_expect_eq(e->size % 8, 0, "%s", e->type);
+            cr_expect_leq(e->size, 512, "%s", e->type);
+            size = e->size;
+            end = 0;
+            last = SIZE_MAX;
+            continue;
+        }
+        cr_expect_eq(e->offset, end, "%s.%s", e->type, e->field);
+        cr_expect(e->size <= last || strcmp(e->field, "mask") == 0 || last > 8, "%s.%s is wider than the one before",
+                  e->type, e->field);
+        end = e->offset + e->size;
+        last = e->size;
+    }
+    cr_expect_eq(end, size);
+}
+
+static void append_kernel(cla_str *s) {
+    cla_str_append(s, "\n__kernel void measure(__global long *out) {\n");
+    for (int i = 0; i < ENTRIES; i++)
+        if (entries[i].field)
+            cla_str_append(s, "    out[%d] = (__private char *)&x_%s.%s - (__private char *)&x_%s;\n", i,
+                           entries[i].type, entries[i].field, entries[i].type);
+        else
+            cla_str_append(s, "    %s x_%s;\n    out[%d] = sizeof(%s);\n", entries[i].type, entries[i].type, i,
+                           entries[i].type);
+    cla_str_append(s, "}\n");
+}
+
+static cl_program build(cl_context context, cl_device_id device, const char *kernel) {
+    const cla_source *args = cla_sources;
+    while (args->name && strcmp(args->name, "args.h") != 0)
+        args++;
+    cr_assert_not_null(args->name);
+    const char *texts[] = {(const char *)args->text, kernel};
+    const size_t lengths[] = {args->bytes, strlen(kernel)};
+    cl_int code;
+    cl_program program = clCreateProgramWithSource(context, 2, texts, lengths, &code);
+    cr_assert_eq(code, CL_SUCCESS);
+    cr_assert_eq(clBuildProgram(program, 1, &device, "-cl-std=CL1.2", NULL, NULL), CL_SUCCESS);
+    return program;
+}
+
+static void measure(const clattn_device_info *info) {
+    clattn_context *context = NULL;
+    clattn_buffer *buffer = NULL;
+    cla_str text = {0};
+    cl_long got[ENTRIES];
+    cl_context cl = NULL;
+    cl_device_id device = NULL;
+    cl_int code;
+    SUCCEEDS(clattn_context_create(info->spec, NULL, &context));
+    SUCCEEDS(clattn_buffer_create(context, sizeof got, &buffer));
+    cl_mem memory = clattn_buffer_opencl(buffer);
+    clGetMemObjectInfo(memory, CL_MEM_CONTEXT, sizeof cl, &cl, NULL);
+    clGetContextInfo(cl, CL_CONTEXT_DEVICES, sizeof device, &device, NULL);
+    append_kernel(&text);
+    cl_program program = build(cl, device, cla_str_text(&text));
+    cl_kernel kernel = clCreateKernel(program, "measure", &code);
+    cr_assert_eq(code, CL_SUCCESS);
+    cl_command_queue queue = clCreateCommandQueue(cl, device, 0, &code);
+    cr_assert_eq(code, CL_SUCCESS);
+    clSetKernelArg(kernel, 0, sizeof memory, &memory);
+    cr_assert_eq(clEnqueueNDRangeKernel(queue, kernel, 1, NULL, (const size_t[]){1}, NULL, 0, NULL, NULL), CL_SUCCESS);
+    cr_assert_eq(clFinish(queue), CL_SUCCESS);
+    SUCCEEDS(clattn_buffer_download(buffer, 0, got, sizeof got));
+    for (int i = 0; i < ENTRIES; i++)
+        cr_expect_eq((size_t)got[i], entries[i].field ? entries[i].offset : entries[i].size, "%s: %s.%s: %ld",
+                     info->name, entries[i].type, entries[i].field ? entries[i].field : "(size)", (long)got[i]);
+    clReleaseCommandQueue(queue);
+    clReleaseKernel(kernel);
+    clReleaseProgram(program);
+    clattn_buffer_destroy(buffer);
+    clattn_context_destroy(context);
+    cla_str_free(&text);
+}
+
+Test(args, sizes_and_offsets_are_the_same_on_every_device) {
+    clattn_device_info devices[16];
+    size_t count = 0;
+    SUCCEEDS(clattn_devices(devices, 16, &count));
+    for (size_t i = 0; i < count && i < 16; i++)
+        if (devices[i].is_opencl && devices[i].usable)
+            measure(&devices[i]);
+}

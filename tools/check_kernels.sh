@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Compiles every kernel file as the library does, preludes first, but for no device: OpenCL C 1.2, warnings are errors,
+# and for f32 with cl_khr_fp64 off, so that a literal without its f is an error. No driver is needed, only clang.
+#   tools/check_kernels.sh          exit status 1 when something does not compile, or a kernel file has no row here
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../kernels"
+
+clang=$(command -v clang-14 || command -v clang) || {
+    echo "check_kernels: clang is needed; tools/install_packages.sh --ci installs it" >&2
+    exit 1
+}
+preludes=(args.h real.clh reduce.clh mask.clh) # the order of runtime/program.c
+
+# One row a key: file, then its defines (see the head comment of the file). REAL is added, 32 and 64.
+keys=(
+    "copy.cl ELEMENT=1 WG=64"
+    "copy.cl ELEMENT=2 WG=64"
+    "copy.cl ELEMENT=4 WG=64"
+    "copy.cl ELEMENT=8 WG=64"
+)
+for masks in 0 1 2 3; do
+    keys+=(
+        "attention_lanes.cl LANES=16 JV=3 R1=8 RO=6 OV=4 BM=192 BN=64 DC=64 VC=64 DEEP=0 MASKS=$masks"
+        "attention_lanes.cl LANES=8 JV=3 R1=4 RO=6 OV=2 BM=96 BN=64 DC=256 VC=256 DEEP=0 MASKS=$masks"
+        "attention_lanes.cl LANES=4 JV=3 R1=4 RO=6 OV=2 BM=12 BN=64 DC=512 VC=512 DEEP=1 MASKS=$masks"
+        "attention_tiles.cl TR=16 TC=16 NR=4 NC=4 NV=1 DC=32 JC=16 SLICED=0 ALIGNED4=0 MASKS=$masks"
+        "attention_tiles.cl TR=8 TC=8 NR=2 NC=4 NV=2 DC=16 JC=8 SLICED=1 ALIGNED4=1 MASKS=$masks"
+        "attention_tiles.cl TR=8 TC=8 NR=2 NC=4 NV=2 DC=16 JC=8 SLICED=1 ALIGNED4=2 MASKS=$masks"
+        "softmax.cl WG=64 MASKS=$masks"
+    )
+done
+
+program_text() {
+    local file
+    for file in "${preludes[@]}" "$1"; do
+        printf '#line 1 "%s"\n' "$file"
+        cat "$file"
+    done
+}
+
+compile() { # FILE REAL DEFINES...
+    local file=$1 real=$2 special=(-Xclang -cl-ext=-cl_khr_fp64 -Wdouble-promotion)
+    shift 2
+    [ "$real" = 32 ] || special=(-Xclang -cl-ext=+cl_khr_fp64)
+    program_text "$file" | "$clang" -x cl -cl-std=CL1.2 -target spir64-unknown-unknown -D__OPENCL_VERSION__=120 -fsyntax-only \
+        "${special[@]}" -Wall -Wextra -Wundef -Wno-unused-function -Wno-unused-parameter -Wno-constant-logical-operand \
+        -Werror "${@/#/-D}" "-DREAL=$real" -
+}
+
+failed=0
+compiled=0
+for row in "${keys[@]}"; do
+    read -ra words <<<"$row"
+    [ -s "${words[0]}" ] || continue # seen below
+    for real in 32 64; do
+        compiled=$((compiled + 1))
+        if ! compile "${words[0]}" "$real" "${words[@]:1}"; then
+            echo "check_kernels: FAIL $row REAL=$real" >&2
+            failed=$((failed + 1))
+        fi
+    done
+done
+for file in *.cl; do
+    if ! printf '%s\n' "${keys[@]}" | grep -q "^$file "; then
+        echo "check_kernels: FAIL $file has no row in tools/check_kernels.sh" >&2
+        failed=$((failed + 1))
+    fi
+done
+echo "check_kernels: $((compiled - failed)) of $compiled programs compile"
+[ "$failed" = 0 ]
