@@ -63,7 +63,7 @@ static int alignment_key(const clattn_plan *plan) {
 static clattn_status make_kernel(const clattn_plan *plan, const cla_tiling *tiling, bool by_four, cla_kernel **kernel) {
     const cla_problem *p = &plan->problem;
     const cla_tile *t = &tiling->tile;
-    int masks = (p->interval ? INTERVAL : 0) | (p->tensor ? TENSOR : 0);
+    int masks = (p->interval ? INTERVAL : 0) | (p->score ? TENSOR : 0);
     if (!by_four && masks)
         masks = INTERVAL | TENSOR; /* two kinds are enough there */
     cla_key key = cla_key_make("attention_tiles.cl", "attention_tiles");

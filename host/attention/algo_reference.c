@@ -28,12 +28,33 @@ static clattn_tensor on_host(const clattn_tensor *t) {
 clattn_status cla_reference_run(const cla_problem *p, bool wide) {
     clattn_status status = CLATTN_OK;
     cla_ref_batch *batches = NULL;
-    cla_ref_attention a = {.B = p->B, .H = p->H, .Hk = p->Hk, .N = p->N, .M = p->M, .D = p->D, .Dv = p->Dv,
-        .q = on_host(&p->q), .k = on_host(&p->k), .v = on_host(&p->v), .o = on_host(&p->o), .lse = on_host(&p->lse),
-        .weights = on_host(&p->weights), .keep = on_host(&p->keep), .drop = on_host(&p->drop), .bias = on_host(&p->bias),
-        .sinks = on_host(&p->sinks), .scale = p->scale, .softcap = p->softcap, .causal = p->causal,
-        .windowed = p->windowed, .ragged = p->ragged, .left = p->left, .right = p->right, .slopes = p->slopes,
-        .q_segments = p->q_segments, .k_segments = p->k_segments};
+    cla_ref_attention a = {.B = p->B,
+                           .H = p->H,
+                           .Hk = p->Hk,
+                           .N = p->N,
+                           .M = p->M,
+                           .D = p->D,
+                           .Dv = p->Dv,
+                           .q = on_host(&p->q),
+                           .k = on_host(&p->k),
+                           .v = on_host(&p->v),
+                           .o = on_host(&p->o),
+                           .lse = on_host(&p->lse),
+                           .weights = on_host(&p->weights),
+                           .keep = on_host(&p->keep),
+                           .drop = on_host(&p->drop),
+                           .bias = on_host(&p->bias),
+                           .sinks = on_host(&p->sinks),
+                           .scale = p->scale,
+                           .softcap = p->softcap,
+                           .causal = p->causal,
+                           .windowed = p->windowed,
+                           .ragged = p->ragged,
+                           .left = p->left,
+                           .right = p->right,
+                           .slopes = p->slopes,
+                           .q_segments = p->q_segments,
+                           .k_segments = p->k_segments};
     if (p->batches) {
         CLA_TRY(cla_alloc((size_t)p->B, sizeof *batches, "batches", &batches));
         for (int64_t b = 0; b < p->B; b++) {

@@ -231,7 +231,8 @@ void CLA_BLAS_RUN(const cla_problem *p, const cla_blas_layout *a, const cla_blas
     REAL *o = state + a->o, *m = state + a->m, *l = state + a->l, *s = scratch + a->s, *sums = scratch + a->t;
     int ld;
     for (int64_t r = 0; r < rows; r++) {
-        copy_rows(scratch + a->q + r * p->D, at(&p->q, t->b, head_of(p, t, r), first_query(p, t->b) + query_of(t, r)), 0, 1, p->D);
+        copy_rows(scratch + a->q + r * p->D, at(&p->q, t->b, head_of(p, t, r), first_query(p, t->b) + query_of(t, r)),
+                  0, 1, p->D);
         m[r] = excluded_score;
         l[r] = 0;
     }

@@ -81,6 +81,8 @@ clattn_status cla_sequences_take(cla_problem *p, const clattn_attention_args *ar
     CLA_CHECK(args->sequences > 0, CLATTN_E_ARGUMENT, "sequences: %lld is negative", (long long)args->sequences);
     CLA_CHECK(p->B == 1, CLATTN_E_SHAPE, "q: batch %lld; sequences one after another have a batch of 1",
               (long long)p->B);
+    CLA_CHECK(!args->query_lengths, CLATTN_E_ARGUMENT,
+              "query_lengths: cu_queries says the lengths of sequences already");
     CLA_TRY(check_cumulative(args->cu_queries, "cu_queries", args->sequences, p->N, &p->N));
     CLA_TRY(check_cumulative(args->cu_keys, "cu_keys", args->sequences, p->M, &p->M));
     p->ragged = true;

@@ -95,7 +95,8 @@ static clattn_status copy_in(clattn_plan *plan, int i) {
 
 clattn_status cla_pack_inputs(clattn_plan *plan) {
     clattn_status status = CLATTN_OK;
-    for (int i = 0; plan->pack && i < O; i++)
+    const int inputs = plan->problem.ragged ? PACKED : O; /* rows of o after the last sequence stay as they are */
+    for (int i = 0; plan->pack && i < inputs; i++)
         if (plan->pack->active[i])
             CLA_TRY(copy_in(plan, i));
 done:
