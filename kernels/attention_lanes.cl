@@ -80,34 +80,10 @@ INLINE void find_ranges(ranges *r, const work *w, const cla_masks *m, int panels
     }
 }
 
-/* What the score masks add to LANES scores of query i, from key j on; keep, drop and bias contiguous along the keys. */
-INLINE vec added_row(const cla_masks *m, const work *w, long i, int j) {
-    const cla_mask_args *a = m->a;
-    const vec none = (vec)(-INFINITY);
-    vec x = (vec)(R(0.0));
-    if (a->has_slopes) { /* distances below 2^24 are exact, and the rest rounds as the reference's does */
-        const real p = (real)(i + m->spans[w->b].offset - j), slope = m->slopes[w->h];
-        x = -slope * fabs((vec)(p) - STEPS);
-    }
-    if (a->has_bias)
-        x += load_lanes(m->bias, a->bias_0 + w->b * a->bias_b + w->h * a->bias_h + i * a->bias_i + j, a->bias_type);
-    if (a->has_keep)
-        x = select(none, x, IVEC_OF_BYTES(LOAD(0, m->keep + a->keep_0 + w->b * a->keep_b + w->h * a->keep_h +
-                                                      i * a->keep_i + j)) != 0);
-    if (a->has_drop)
-        x = select(x, none, IVEC_OF_BYTES(LOAD(0, m->drop + a->drop_0 + w->b * a->drop_b + w->h * a->drop_h +
-                                                      i * a->drop_i + j)) != 0);
-    if (a->has_segments)
-        x = select(none, x, IVEC_OF_INTS(LOAD(0, m->k_segments + (long)w->b * a->M + j)) ==
-                                (ivec)(m->q_segments[(long)w->b * a->N + i]));
-    return x;
-}
-
 /* added[j][W] = what the score masks add to the scores of a panel's queries and keys n + j, j0 <= j < bn. */
 INLINE void fill_added(real *added, const cla_masks *m, const work *w, int panel, int n, int j0, int bn) {
     const cla_mask_args *a = m->a;
-    const int contiguous = (!a->has_bias || a->bias_j == 1) && (!a->has_keep || a->keep_j == 1) &&
-                           (!a->has_drop || a->drop_j == 1);
+    const int contiguous = masks_are_rows(a);
     if (!a->has_slopes && !a->has_segments && a->bias_i == 0 && a->keep_i == 0 && a->drop_i == 0) {
         for (int j = j0; j < bn; j++) { /* the same for all queries */
             const vec x = (vec)(cla_added_to(m, w->b, w->h, 0, n + j));
@@ -119,7 +95,7 @@ INLINE void fill_added(real *added, const cla_masks *m, const work *w, int panel
         int j = j0;
         for (; contiguous && j + LANES <= bn; j += LANES) {
             vec x[LANES];
-            EACH(c, LANES) x[c] = added_row(m, w, w->i0 + min(panel * W + i + c, w->rows - 1), n + j);
+            EACH(c, LANES) x[c] = added_row(m, w->b, w->h, w->i0 + min(panel * W + i + c, w->rows - 1), n + j);
             transpose(x);
             EACH(c, LANES) STORE(x[c], 0, added + (j + c) * W + i);
         }
@@ -172,12 +148,13 @@ INLINE void score_block(real *P, vec t[JV], const real *qp, const work *w, KEYS 
     EACH(a, R1) EACH(b, JV) STORE(s[a][b], b, P + (j + a) * W);
 }
 
-/* Raises the maxima m to t where t is far above, and shrinks l and the rows of O to match. */
+/* Raises the maxima m to t where t is far above, and shrinks l and the rows of O to match. Each lane decides for itself,
+ * so that a row's bits do not depend on its neighbours: their factor is exactly 1. */
 INLINE void raise_maxima(real *m, real *l, real *o, int stride, const vec t[JV]) {
     EACH(b, JV) {
         const vec old = LOAD(b, m);
         if (any(t[b] > old + RAISE)) {
-            const vec high = select(old, t[b], t[b] > old);
+            const vec high = select(old, t[b], t[b] > old + RAISE);
             const vec shrink = select(exp_lanes(old - high), (vec)(R(1.0)), high == (vec)(-INFINITY));
             STORE(high, b, m);
             STORE(LOAD(b, l) * shrink, b, l);
@@ -270,11 +247,12 @@ INLINE void select_values(real *o, int stride, const real *P, int cols, KEYS con
 }
 
 #if STAGED
-/* out[j][dims] = dims elements of rows n + j, padded with zeros to `stride`. Returns whether NaN or Inf is among them. */
+/* out[j][dims] = dims elements of rows n + j, j0 <= j < bn, padded with zeros to `stride`. Returns whether NaN or Inf is
+ * among them. */
 INLINE int stage(real *out, int stride, const work *w, __global const void *p, int type, long row, long page, int n,
-                 int keys, long d0, int dims) {
+                 int j0, int bn, long d0, int dims) {
     vec zero = (vec)(R(0.0));
-    for (int j = 0; j < keys; j++) {
+    for (int j = j0; j < bn; j++) {
         const long at = row_at(w, n + j, row, page) + d0;
         int d = 0;
         for (; d + LANES <= dims; d += LANES) {
@@ -293,10 +271,10 @@ INLINE int stage(real *out, int stride, const work *w, __global const void *p, i
 }
 #else
 /* Pads the last columns of V to a vector, and looks for NaN and Inf (x * 0 is 0 but for those). */
-INLINE int scan_values(real *tail, int cols, __global const real *v, long v_j, int bn) {
+INLINE int scan_values(real *tail, int cols, __global const real *v, long v_j, int j0, int bn) {
     const int full = cols / LANES * LANES;
     vec zero = (vec)(R(0.0));
-    for (int j = 0; j < bn; j++) {
+    for (int j = j0; j < bn; j++) {
         for (int e = 0; e < full; e += LANES)
             zero = fma(LOAD(0, v + j * v_j + e), (vec)(R(0.0)), zero);
         if (full < cols) {
@@ -338,7 +316,7 @@ INLINE void score_panel(real *P, vec t[JV], real *qt, const work *w, real *ks, c
         const int dims = min(DC, w->D - d0);
         transpose_queries(qt, w, 1, d0, dims);
 #if STAGED
-        stage(ks, dims, w, w->k, w->k_type, w->k_j, w->k_page, n, bn, d0, dims);
+        stage(ks, dims, w, w->k, w->k_type, w->k_j, w->k_page, n, j0, bn, d0, dims);
         KEYS const real *k = ks;
         const long k_j = dims;
 #else
@@ -427,23 +405,24 @@ INLINE void attend(const work *w, const cla_masks *m, const outputs *out) {
 #if MASKS & 1
     find_ranges(&r, w, m, panels);
 #endif
-    for (int n = r.first; n < r.end; n += BN) {
-        const int keys = min(BN, r.end - n);
+    /* Blocks start at multiples of BN, whatever the tile's other rows see: when a row's maximum rises depends on it. */
+    for (int n = r.first / BN * BN; n < r.end; n += BN) {
+        const int from = max(0, r.first - n), keys = min(BN, r.end - n);
 #if STAGED
 #if !DEEP
-        stage(ks, w->D, w, w->k, w->k_type, w->k_j, w->k_page, n, keys, 0, w->D);
+        stage(ks, w->D, w, w->k, w->k_type, w->k_j, w->k_page, n, from, keys, 0, w->D);
 #endif
-        const int special = stage(vs, stride, w, w->v, w->v_type, w->v_j, w->v_page, n, keys, 0, w->cols);
+        const int special = stage(vs, stride, w, w->v, w->v_type, w->v_j, w->v_page, n, from, keys, 0, w->cols);
         KEYS const real *v = vs;
         const long v_j = stride;
         const int cols = stride;
 #else
         KEYS const real *v = (__global const real *)w->v + n * w->v_j;
         const long v_j = w->v_j;
-        const int cols = w->cols, special = scan_values(tail, cols, v, v_j, keys);
+        const int cols = w->cols, special = scan_values(tail, cols, v, v_j, from, keys);
 #endif
         for (int p = 0; p < panels; p++) {
-            int j0 = 0, bn = keys;
+            int j0 = from, bn = keys;
 #if MASKS & 1
             j0 = max(0, r.some_lo[p] - n);
             bn = min(keys, r.some_hi[p] - n);
