@@ -105,6 +105,7 @@ typedef struct cla_copy_args {
     cl_long x_0, x_s0, x_s1, x_s2, x_s3;
     cl_long y_0, y_s0, y_s1, y_s2, y_s3;
     cl_int x_type, y_type;
+    cl_int page_size, pages; /* of x, for copy_pages: rows of a page, entries of a batch in the table */
 } cla_copy_args;
 
 #endif

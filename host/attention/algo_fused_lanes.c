@@ -58,9 +58,11 @@ static const blocks *blocks_for(const clattn_device_info *device, clattn_dtype d
     return &block_table[last];
 }
 
-/* Storage that the kernel cannot read where it lies, as the type of the sums. */
+/* Storage that the kernel cannot read where it lies, as the type of the sums in one piece. */
 static bool is_staged(const cla_problem *p) {
     const clattn_tensor *const all[] = {&p->q, &p->k, &p->v, &p->o, &p->bias};
+    if (p->page_size)
+        return true;
     for (int i = 0; i < 5; i++)
         if (cla_present(all[i]) && all[i]->dtype != p->dtype)
             return true;
@@ -137,21 +139,12 @@ static clattn_status execute(clattn_plan *plan) {
     a.columns = (cl_int)s->columns;
     a.chunks = (cl_int)s->chunks;
     a.long_first = s->long_first;
-    const cla_arg args[] = {CLA_ARG_BUFFER(p->q.buffer),
-                            CLA_ARG_BUFFER(p->k.buffer),
-                            CLA_ARG_BUFFER(p->v.buffer),
-                            CLA_ARG_BUFFER(p->o.buffer),
-                            CLA_ARG_BUFFER(p->lse.buffer),
-                            CLA_ARG_BUFFER(plan->spans),
-                            CLA_ARG_BUFFER(p->keep.buffer),
-                            CLA_ARG_BUFFER(p->drop.buffer),
-                            CLA_ARG_BUFFER(p->bias.buffer),
-                            CLA_ARG_BUFFER(plan->slopes),
-                            CLA_ARG_BUFFER(plan->q_segments),
-                            CLA_ARG_BUFFER(plan->k_segments),
-                            CLA_ARG_BUFFER(p->sinks.buffer),
-                            CLA_ARG_BUFFER(NULL),
-                            CLA_ARG_VALUE(a)};
+    const cla_arg args[] = {
+        CLA_ARG_BUFFER(p->q.buffer),     CLA_ARG_BUFFER(p->k.buffer),      CLA_ARG_BUFFER(p->v.buffer),
+        CLA_ARG_BUFFER(p->o.buffer),     CLA_ARG_BUFFER(p->lse.buffer),    CLA_ARG_BUFFER(plan->spans),
+        CLA_ARG_BUFFER(p->keep.buffer),  CLA_ARG_BUFFER(p->drop.buffer),   CLA_ARG_BUFFER(p->bias.buffer),
+        CLA_ARG_BUFFER(plan->slopes),    CLA_ARG_BUFFER(plan->q_segments), CLA_ARG_BUFFER(plan->k_segments),
+        CLA_ARG_BUFFER(p->sinks.buffer), CLA_ARG_BUFFER(plan->table),      CLA_ARG_VALUE(a)};
     return cla_launch(plan->context, s->kernel, s->tiles * s->chunks * p->H * p->B, args,
                       (int)(sizeof args / sizeof *args));
 }
@@ -170,6 +163,8 @@ const cla_algorithm cla_algo_fused_lanes = {.name = "fused_lanes",
                                             .applies = applies,
                                             .suits = suits,
                                             .unit_inner = true,
+                                            .blocks = true,
+                                            .pages = true,
                                             .create = create,
                                             .execute = execute,
                                             .destroy = destroy};

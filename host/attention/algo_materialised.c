@@ -47,8 +47,13 @@ static bool applies(const cla_problem *p, const clattn_device_info *device, char
         snprintf(reason, reason_bytes, "multiplies whole batches, and sequences one after another are none");
         return false;
     }
+    clattn_tensor k = p->k;
+    if (p->page_size) { /* as it is once gathered */
+        const int64_t shape[4] = {p->B, p->Hk, p->M, p->D};
+        k = clattn_tensor_host(NULL, p->dtype, 4, shape);
+    }
     return cla_needs_opencl(p, device, reason, reason_bytes) && !reaches_too_far(&p->q, "q", reason, reason_bytes) &&
-           !reaches_too_far(&p->k, "k", reason, reason_bytes) && !reaches_too_far(&p->o, "o", reason, reason_bytes);
+           !reaches_too_far(&k, "k", reason, reason_bytes) && !reaches_too_far(&p->o, "o", reason, reason_bytes);
 }
 
 static bool suits(const clattn_device_info *device, char *reason, size_t reason_bytes) {

@@ -54,7 +54,10 @@ clattn_status cla_reference_run(const cla_problem *p, bool wide) {
                            .right = p->right,
                            .slopes = p->slopes,
                            .q_segments = p->q_segments,
-                           .k_segments = p->k_segments};
+                           .k_segments = p->k_segments,
+                           .page_size = p->page_size,
+                           .table_pages = p->table_pages,
+                           .table = p->table};
     if (p->batches) {
         CLA_TRY(cla_alloc((size_t)p->B, sizeof *batches, "batches", &batches));
         for (int64_t b = 0; b < p->B; b++) {
@@ -77,6 +80,8 @@ const cla_algorithm cla_algo_reference = {.name = "reference",
                                           .summary = "plain loops on the CPU with wide sums: the oracle",
                                           .applies = applies,
                                           .suits = suits,
+                                          .blocks = true,
+                                          .pages = true,
                                           .create = create,
                                           .execute = execute,
                                           .destroy = destroy};

@@ -14,6 +14,8 @@ typedef struct cla_algorithm {
     bool (*suits)(const clattn_device_info *device, char *reason, size_t reason_bytes);
     bool unit_inner; /* q, k, v and o need a last stride of 1: the plan copies where it is not */
     bool sums_type;  /* q, k, v, o and bias need the type of the sums: the plan converts */
+    bool blocks;     /* reads quantised k and v; else the plan converts */
+    bool pages;      /* reads k and v in pages; else the plan gathers them */
     /* Makes plan->state, asks for scratch with cla_plan_scratch, adds lines to plan->text. */
     clattn_status (*create)(clattn_plan *plan);
     clattn_status (*execute)(clattn_plan *plan); /* enqueues only */

@@ -3,6 +3,7 @@
 #include "args.h"
 #include "attention/plan.h"
 #include "ops/copy.h"
+#include "tensor/dtype.h"
 #include <clattn/opencl.h>
 #include <math.h>
 #include <stdio.h>
@@ -98,6 +99,7 @@ static clattn_status upload_arrays(clattn_plan *plan) {
     CLA_TRY(upload_array(plan, p->slopes, p->H, sizeof *p->slopes, &plan->slopes));
     CLA_TRY(upload_array(plan, p->q_segments, p->B * p->N, sizeof *p->q_segments, &plan->q_segments));
     CLA_TRY(upload_array(plan, p->k_segments, p->B * p->M, sizeof *p->k_segments, &plan->k_segments));
+    CLA_TRY(upload_array(plan, p->table, p->B * p->table_pages, sizeof *p->table, &plan->table));
 done:
     cla_free(spans);
     return status;
@@ -110,6 +112,19 @@ static void describe(clattn_plan *plan) {
                    info.workspace_bytes, info.moved_bytes, info.operations);
 }
 
+/* What k and v are made of, where it is out of the ordinary. */
+static void describe_keys(clattn_plan *plan) {
+    const cla_problem *p = &plan->problem;
+    if (cla_is_quantised(p->k.dtype) || cla_is_quantised(p->v.dtype))
+        cla_str_append(&plan->text, "k in %s, v in %s: %s\n", clattn_dtype_name(p->k.dtype),
+                       clattn_dtype_name(p->v.dtype),
+                       plan->algorithm->blocks ? "read as it lies" : "converted beforehand");
+    if (p->page_size)
+        cla_str_append(&plan->text, "%lld pages of %lld keys, %lld a batch at most: %s\n", (long long)p->k.shape[0],
+                       (long long)p->page_size, (long long)p->table_pages,
+                       plan->algorithm->pages ? "read as they lie" : "gathered beforehand");
+}
+
 static clattn_status build_plan(clattn_plan *plan, const clattn_attention_args *args) {
     clattn_status status = CLATTN_OK;
     const clattn_device_info *device = cla_context_device(plan->context);
@@ -117,13 +132,14 @@ static clattn_status build_plan(clattn_plan *plan, const clattn_attention_args *
     CLA_TRY(check_bound(plan->context, &plan->problem));
     const cla_algorithm *algorithm = NULL;
     CLA_TRY(cla_algorithm_choose(&plan->problem, device, args->algorithm, &plan->text, &algorithm));
-    if (cla_problem_no_rows(&plan->problem) || plan->problem.M == 0) {
+    if (cla_problem_no_rows(&plan->problem) || cla_problem_no_keys(&plan->problem)) {
         cla_str_append(&plan->text, "no query, or no key: nothing but a fill\n");
         CLA_TRY(cla_copy_kernel(plan->context, plan->problem.dtype == CLATTN_F64, "fill_strided", &plan->fill));
         CLA_TRY(cla_copy_kernel(plan->context, plan->problem.dtype == CLATTN_F64, "copy_strided", &plan->copy));
         goto done;
     }
     plan->algorithm = algorithm;
+    describe_keys(plan);
     CLA_TRY(upload_arrays(plan));
     CLA_TRY(cla_pack_create(plan));
     cla_pack_bind(plan);
@@ -170,6 +186,7 @@ void clattn_plan_destroy(clattn_plan *plan) {
     clattn_buffer_destroy(plan->slopes);
     clattn_buffer_destroy(plan->q_segments);
     clattn_buffer_destroy(plan->k_segments);
+    clattn_buffer_destroy(plan->table);
     cla_problem_free(&plan->problem);
     cla_str_free(&plan->text);
     cla_free(plan);
@@ -179,14 +196,21 @@ void clattn_plan_destroy(clattn_plan *plan) {
 
 const char *clattn_plan_explain(const clattn_plan *plan) { return plan ? cla_str_text(&plan->text) : ""; }
 
+static double moved_bytes(const cla_problem *p, const clattn_tensor *t, bool keys) {
+    double elements = 0;
+    for (int64_t b = 0; keys && p->page_size && b < p->B; b++) /* of pages, only what is in use */
+        elements += (double)p->batches[b].keys * (double)(t->shape[1] * t->shape[3]);
+    if (!keys || !p->page_size)
+        elements = (double)clattn_tensor_elements(t);
+    return elements * (double)clattn_dtype_size(t->dtype) / (double)clattn_dtype_length(t->dtype);
+}
+
 clattn_status clattn_plan_info_get(const clattn_plan *plan, clattn_plan_info *info) {
     if (!plan || !info)
         return cla_error(CLATTN_E_ARGUMENT, "plan_info_get: %s is NULL", plan ? "info" : "plan");
     const cla_problem *p = &plan->problem;
-    const clattn_tensor *const moved[] = {&p->q, &p->k, &p->v, &p->o};
-    double bytes = 0;
-    for (int i = 0; i < 4; i++)
-        bytes += (double)clattn_tensor_elements(moved[i]) * (double)clattn_dtype_size(moved[i]->dtype);
+    const double bytes = moved_bytes(p, &p->q, false) + moved_bytes(p, &p->o, false) + moved_bytes(p, &p->k, true) +
+                         moved_bytes(p, &p->v, true);
     *info = (clattn_plan_info){
         .algorithm = plan->algorithm ? plan->algorithm->name : "fill",
         .workspace_bytes = plan->workspace_bytes + plan->hidden_bytes,
@@ -219,6 +243,7 @@ static clattn_status rebind(clattn_plan *plan, const clattn_attention_args *args
     clattn_status status = CLATTN_OK;
     cla_problem other = {0}, *p = &plan->problem;
     clattn_attention_args tensors = *args;
+    int64_t *lengths = NULL;
     /* Only tensors are read: the rest is the plan's. */
     tensors.has_scale = true;
     tensors.scale = p->scale;
@@ -230,13 +255,23 @@ static clattn_status rebind(clattn_plan *plan, const clattn_attention_args *args
     tensors.softcap = 0;
     tensors.sequences = 0;
     tensors.cu_queries = tensors.cu_keys = NULL;
+    tensors.block_table = p->table;
+    tensors.table_pages = p->table_pages;
+    if (p->page_size) {
+        CLA_TRY(cla_alloc((size_t)p->B, sizeof *lengths, "lengths", &lengths));
+        for (int64_t b = 0; b < p->B; b++)
+            lengths[b] = p->batches[b].keys;
+        tensors.key_lengths = lengths;
+    }
     CLA_TRY(cla_problem_init(&other, &tensors));
     CLA_TRY(check_bound(plan->context, &other));
     clattn_tensor *mine[TENSORS], *theirs[TENSORS];
     tensors_of(p, mine);
     tensors_of(&other, theirs);
     if (p->ragged) { /* as cla_sequences_take left them */
-        other.q.stride[0] = other.k.stride[0] = other.v.stride[0] = other.o.stride[0] = other.lse.stride[1] = 0;
+        other.q.stride[0] = other.o.stride[0] = other.lse.stride[1] = 0;
+        if (!p->page_size)
+            other.k.stride[0] = other.v.stride[0] = 0;
     }
     for (int i = 0; i < TENSORS; i++)
         CLA_CHECK(cla_view_same_layout(mine[i], theirs[i]), CLATTN_E_SHAPE,
@@ -248,11 +283,12 @@ static clattn_status rebind(clattn_plan *plan, const clattn_attention_args *args
         mine[i]->offset = theirs[i]->offset;
     }
 done:
+    cla_free(lengths);
     cla_problem_free(&other);
     return status;
 }
 
-/* No key to see: O = 0, LSE = -inf or the sink, weights empty. */
+/* No key to see: O = 0, LSE = -inf or the sink, weights empty or 0. */
 static clattn_status fill_only(clattn_plan *plan) {
     clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
@@ -260,6 +296,7 @@ static clattn_status fill_only(clattn_plan *plan) {
     if (cla_problem_no_rows(p))
         return CLATTN_OK;
     CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &p->o, 0.0));
+    CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &p->weights, 0.0));
     CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &p->lse, -INFINITY));
     if (cla_present(&p->sinks) && cla_present(&p->lse)) { /* [1, 1, 1, H] seen as [1, B, H, N] */
         clattn_tensor sinks = p->lse;
@@ -329,7 +366,7 @@ bool cla_needs_cpu(const clattn_device_info *device, char *reason, size_t reason
 
 void *cla_tensor_data(const clattn_tensor *t) {
     char *base = t->host ? t->host : t->buffer ? cla_buffer_host(t->buffer) : NULL;
-    return base ? base + (size_t)t->offset * clattn_dtype_size(t->dtype) : NULL;
+    return base ? base + clattn_dtype_bytes(t->dtype, (size_t)t->offset) : NULL;
 }
 
 void cla_fill_mask_args(const cla_problem *p, cla_mask_args *a) {
@@ -377,5 +414,11 @@ void cla_fill_attention_args(const clattn_plan *plan, cla_attention_args *a) {
     a->v_b = p->v.stride[0], a->v_h = p->v.stride[1], a->v_j = p->v.stride[2], a->v_0 = p->v.offset;
     a->o_b = p->o.stride[0], a->o_h = p->o.stride[1], a->o_i = p->o.stride[2], a->o_0 = p->o.offset;
     a->lse_b = p->lse.stride[1], a->lse_h = p->lse.stride[2], a->lse_i = p->lse.stride[3], a->lse_0 = p->lse.offset;
+    if (p->page_size) {
+        a->page_size = (cl_int)p->page_size;
+        a->pages = (cl_int)p->table_pages;
+        a->k_page = p->k.stride[0], a->v_page = p->v.stride[0];
+        a->k_b = a->v_b = 0;
+    }
     cla_fill_mask_args(p, &a->mask);
 }

@@ -17,6 +17,8 @@ static clattn_status check_window(const clattn_attention_args *args) {
 
 /* Whether top-left and bottom-right could mean different things. */
 static bool lengths_differ(const cla_problem *p, const clattn_attention_args *args) {
+    if (p->page_size)
+        return true;
     for (int64_t s = 0; p->ragged && s < p->B; s++)
         if (args->cu_queries[s + 1] - args->cu_queries[s] != args->cu_keys[s + 1] - args->cu_keys[s])
             return true;
@@ -84,10 +86,15 @@ clattn_status cla_sequences_take(cla_problem *p, const clattn_attention_args *ar
     CLA_CHECK(!args->query_lengths, CLATTN_E_ARGUMENT,
               "query_lengths: cu_queries says the lengths of sequences already");
     CLA_TRY(check_cumulative(args->cu_queries, "cu_queries", args->sequences, p->N, &p->N));
-    CLA_TRY(check_cumulative(args->cu_keys, "cu_keys", args->sequences, p->M, &p->M));
+    CLA_CHECK(!p->page_size || !args->cu_keys, CLATTN_E_ARGUMENT,
+              "cu_keys: keys in pages are not one after another; give key_lengths alone");
+    if (!p->page_size)
+        CLA_TRY(check_cumulative(args->cu_keys, "cu_keys", args->sequences, p->M, &p->M));
     p->ragged = true;
     p->B = args->sequences;
-    p->q.stride[0] = p->k.stride[0] = p->v.stride[0] = p->o.stride[0] = 0;
+    p->q.stride[0] = p->o.stride[0] = 0;
+    if (!p->page_size)
+        p->k.stride[0] = p->v.stride[0] = 0;
 done:
     return status;
 }
@@ -97,8 +104,10 @@ static void take_batch(const cla_problem *p, const clattn_attention_args *args, 
     *batch = (cla_batch){.queries = p->N, .keys = p->M};
     if (ragged) {
         batch->q_row = args->cu_queries[b];
-        batch->k_row = args->cu_keys[b];
         batch->queries = args->cu_queries[b + 1] - batch->q_row;
+    }
+    if (ragged && !p->page_size) {
+        batch->k_row = args->cu_keys[b];
         batch->keys = args->cu_keys[b + 1] - batch->k_row;
     }
     if (args->query_lengths)

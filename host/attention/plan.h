@@ -27,6 +27,7 @@ struct clattn_plan {
     clattn_buffer *spans;                   /* cla_span [B] */
     clattn_buffer *slopes;                  /* float [H] */
     clattn_buffer *q_segments, *k_segments; /* int [B, N] and [B, M] */
+    clattn_buffer *table;                   /* int [B, pages of the block table] */
     cla_str text;                           /* explain */
 };
 
@@ -41,7 +42,8 @@ void cla_fill_attention_args(const clattn_plan *plan, struct cla_attention_args 
 struct cla_mask_args;
 void cla_fill_mask_args(const cla_problem *p, struct cla_mask_args *args);
 
-/* pack.c: gives q, k, v and o (and bias) a last stride of 1 and the type of the sums where an algorithm needs it. */
+/* pack.c: gives q, k, v and o (and bias) a last stride of 1 and the type of the sums, and k and v one piece without
+ * blocks, where an algorithm needs it. */
 clattn_status cla_pack_create(clattn_plan *plan);
 /* Between bind and unbind plan->problem holds the copies, with their strides. */
 void cla_pack_bind(clattn_plan *plan);

@@ -3,8 +3,10 @@
 #include "attention/problem.h"
 
 #include "attention/mask.h"
+#include "attention/pages.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "tensor/dtype.h"
 #include "tensor/view.h"
 #include <math.h>
 #include <string.h>
@@ -34,10 +36,10 @@ static clattn_status check_storage(const clattn_tensor *t, const char *name) {
         return cla_error(CLATTN_E_ARGUMENT, "%s: has neither a buffer nor a host array", name);
     if (t->buffer) {
         int64_t first, end;
-        clattn_status status = cla_view_range(t, name, &first, &end);
+        clattn_status status = cla_view_bytes(t, name, &first, &end);
         if (status != CLATTN_OK)
             return status;
-        const uint64_t need = (uint64_t)end * clattn_dtype_size(t->dtype), have = clattn_buffer_bytes(t->buffer);
+        const uint64_t need = (uint64_t)end, have = clattn_buffer_bytes(t->buffer);
         if (need > have)
             return cla_error(CLATTN_E_SHAPE, "%s: reaches to byte %llu of a buffer of %llu", name,
                              (unsigned long long)need, (unsigned long long)have);
@@ -60,26 +62,30 @@ static clattn_status take_main(const clattn_tensor *t, const char *name, int ran
     clattn_status status = cla_view_check(t, name);
     if (status != CLATTN_OK)
         return status;
-    if (!is_float(t->dtype))
-        return cla_error(CLATTN_E_DTYPE, "%s: is %s; attention takes f32, f64, f16 and bf16: convert it", name,
-                         clattn_dtype_name(t->dtype));
+    const bool packed = cla_is_quantised(t->dtype), key = *name == 'k' || *name == 'v';
+    if (!is_float(t->dtype) && !(packed && key))
+        return cla_error(CLATTN_E_DTYPE, "%s: is %s; attention takes f32, f64, f16 and bf16%s: convert it", name,
+                         clattn_dtype_name(t->dtype), packed ? ", and quantised types as k and v" : "");
     *out = cla_view_lift(t);
     return check_storage(t, name);
 }
 
-static clattn_status take_shapes(cla_problem *p) {
+static clattn_status take_shapes(cla_problem *p, const clattn_attention_args *args) {
     char text[TEXT], other[TEXT];
     const clattn_tensor *q = &p->q, *k = &p->k, *v = &p->v, *o = &p->o;
 #define SHAPE(t) cla_shape_text(t, text, TEXT)
     p->B = q->shape[0], p->H = q->shape[1], p->N = q->shape[2], p->D = q->shape[3];
     p->Hk = k->shape[1], p->M = k->shape[2], p->Dv = v->shape[3];
-    if (k->shape[0] != p->B || v->shape[0] != p->B)
+    const clattn_status status = cla_pages_shape(p, args);
+    if (status != CLATTN_OK)
+        return status;
+    if (!p->page_size && (k->shape[0] != p->B || v->shape[0] != p->B))
         return cla_error(CLATTN_E_SHAPE, "k, v: batch %lld and %lld, but q has %lld", (long long)k->shape[0],
                          (long long)v->shape[0], (long long)p->B);
     if (k->shape[3] != p->D)
         return cla_error(CLATTN_E_SHAPE, "k %s: head dim %lld, but q has %lld", SHAPE(k), (long long)k->shape[3],
                          (long long)p->D);
-    if (v->shape[1] != p->Hk || v->shape[2] != p->M)
+    if (v->shape[1] != p->Hk || v->shape[2] != k->shape[2])
         return cla_error(CLATTN_E_SHAPE, "v %s: heads and keys differ from k %s", SHAPE(v),
                          cla_shape_text(k, other, TEXT));
     if (o->shape[0] != p->B || o->shape[1] != p->H || o->shape[2] != p->N || o->shape[3] != p->Dv)
@@ -259,6 +265,7 @@ static clattn_status take_options(cla_problem *p, const clattn_attention_args *a
     CLA_TRY(take_sinks(p, args));
     CLA_TRY(take_masks(p, args));
     CLA_TRY(cla_intervals_take(p, args));
+    CLA_TRY(cla_pages_take(p, args));
 done:
     return status;
 }
@@ -273,7 +280,7 @@ clattn_status cla_problem_init(cla_problem *problem, const clattn_attention_args
     CLA_TRY(take_main(&args->v, "v", rank, &p.v));
     CLA_TRY(take_main(&args->o, "o", rank, &p.o));
     p.dtype = sums_of(args);
-    CLA_TRY(take_shapes(&p));
+    CLA_TRY(take_shapes(&p, args));
     CLA_TRY(cla_sequences_take(&p, args));
     CLA_TRY(take_options(&p, args));
     p.max_workspace = args->max_workspace;
@@ -291,6 +298,7 @@ void cla_problem_free(cla_problem *problem) {
     cla_free(problem->slopes);
     cla_free(problem->q_segments);
     cla_free(problem->k_segments);
+    cla_free(problem->table);
     *problem = (cla_problem){0};
 }
 

@@ -28,8 +28,11 @@ typedef struct cla_problem {
     cla_batch *batches;               /* [B], owned; NULL where neither interval masks nor ALiBi need it */
     float *slopes;                    /* [H], owned, or NULL */
     int32_t *q_segments, *k_segments; /* [B, N] and [B, M], owned, or NULL */
-    bool ragged;          /* sequences one after another: a batch has no rows after batches[b].queries, and axis 0 of
-                             q, k, v, o and axis 1 of lse have size 1 and stride 0 */
+    bool ragged;       /* sequences one after another: a batch has no rows after batches[b].queries, and axis 0 of
+                          q, k, v, o and axis 1 of lse have size 1 and stride 0 */
+    int64_t page_size; /* 0: k and v are in one piece; else [pages, Hk, page_size, D or Dv] */
+    int64_t table_pages;
+    int32_t *table;       /* [B, table_pages], owned, or NULL; 0 past the keys of a batch */
     bool interval, score; /* classes of masks present: ranges of keys; anything that works on single scores */
     size_t max_workspace;
 } cla_problem;
@@ -46,5 +49,6 @@ double cla_problem_pairs(const cla_problem *p);
 void *cla_tensor_data(const clattn_tensor *t);
 /* No query, or no key: nothing to compute but a fill. */
 static inline bool cla_problem_no_rows(const cla_problem *p) { return p->B == 0 || p->H == 0 || p->N == 0; }
+static inline bool cla_problem_no_keys(const cla_problem *p) { return p->M == 0 || p->k.shape[0] == 0; }
 
 #endif

@@ -71,6 +71,16 @@ clattn_status cla_copy_strided(clattn_context *context, cla_kernel *kernel, cons
     return cla_launch(context, kernel, cla_ceil_div(n, WORK_GROUP), args, 3);
 }
 
+clattn_status cla_copy_pages(clattn_context *context, cla_kernel *kernel, const clattn_tensor *from,
+                             const clattn_tensor *to, const cla_paging *paging) {
+    cla_copy_args a = args_of(to, from);
+    a.page_size = (cl_int)paging->page_size;
+    a.pages = (cl_int)paging->table_pages;
+    const cla_arg args[] = {CLA_ARG_BUFFER(from->buffer), CLA_ARG_BUFFER(to->buffer), CLA_ARG_BUFFER(paging->table),
+                            CLA_ARG_BUFFER(paging->spans), CLA_ARG_VALUE(a)};
+    return cla_launch(context, kernel, cla_ceil_div(clattn_tensor_elements(to), WORK_GROUP), args, 5);
+}
+
 clattn_status cla_fill_strided(clattn_context *context, cla_kernel *kernel, bool wide, const clattn_tensor *to,
                                double value) {
     if (!cla_present(to) || clattn_tensor_elements(to) <= 0)

@@ -21,6 +21,8 @@ typedef struct cla_ref_attention {
     const cla_ref_batch *batches;           /* [B] or NULL: everything from 0, of full length */
     const float *slopes;                    /* [H] or NULL */
     const int32_t *q_segments, *k_segments; /* [B, N], [B, M] or NULL */
+    int64_t page_size, table_pages;         /* page_size > 0: k and v are [pages, Hk, page_size, D or Dv] */
+    const int32_t *table;                   /* [B, table_pages]: the page of keys j, by j / page_size */
 } cla_ref_attention;
 
 /* Sums in double, or in long double. Errors: CLATTN_E_MEMORY. */

@@ -21,6 +21,13 @@ static void store(const clattn_tensor *t, int64_t b, int64_t h, int64_t i, int64
     cla_store_element(t->host, t->dtype, place(t, b, h, i, d), (double)x);
 }
 
+/* Row j of the keys or values of a batch, in one piece or in pages. */
+static SUM load_key(const cla_ref_attention *a, const clattn_tensor *t, int64_t b, int64_t h, int64_t j, int64_t d) {
+    const int64_t hk = h / (a->H / a->Hk);
+    return a->page_size ? load(t, a->table[b * a->table_pages + j / a->page_size], hk, j % a->page_size, d)
+                        : load(t, b, hk, j, d);
+}
+
 static bool is_set(const clattn_tensor *t, int64_t b, int64_t h, int64_t i, int64_t j) {
     return ((const uint8_t *)t->host)[place(t, b, h, i, j)] != 0;
 }
@@ -44,7 +51,7 @@ static bool sees(const cla_ref_attention *a, const cla_ref_batch *batch, int64_t
 static SUM score(const cla_ref_attention *a, const cla_ref_batch *batch, int64_t b, int64_t h, int64_t i, int64_t j) {
     SUM s = 0;
     for (int64_t d = 0; d < a->D; d++)
-        s += load(&a->q, b, h, batch->q_row + i, d) * load(&a->k, b, h / (a->H / a->Hk), batch->k_row + j, d);
+        s += load(&a->q, b, h, batch->q_row + i, d) * load_key(a, &a->k, b, h, batch->k_row + j, d);
     s *= (SUM)a->scale;
     if (a->softcap > 0)
         s = (SUM)a->softcap * TANH(s / (SUM)a->softcap);
@@ -62,7 +69,7 @@ static SUM score(const cla_ref_attention *a, const cla_ref_batch *batch, int64_t
 /* One query: scores (-inf where excluded), then weights (-1 where excluded), then O. */
 static void one_query(const cla_ref_attention *a, const cla_ref_batch *batch, int64_t b, int64_t h, int64_t i, SUM *s,
                       SUM *o) {
-    const int64_t hk = h / (a->H / a->Hk), keys = batch->keys;
+    const int64_t keys = batch->keys;
     const SUM sink = a->sinks.rank ? load(&a->sinks, 0, 0, 0, h) : (SUM)-INFINITY;
     const bool has_sink = sink != (SUM)-INFINITY;
     SUM m = has_sink ? sink : (SUM)-INFINITY, l = 0;
@@ -87,7 +94,7 @@ static void one_query(const cla_ref_attention *a, const cla_ref_batch *batch, in
     for (int64_t j = 0; j < keys; j++)
         if (s[j] != -1)
             for (int64_t d = 0; d < a->Dv; d++)
-                o[d] += s[j] / l * load(&a->v, b, hk, batch->k_row + j, d);
+                o[d] += s[j] / l * load_key(a, &a->v, b, h, batch->k_row + j, d);
     for (int64_t d = 0; d < a->Dv; d++)
         store(&a->o, b, h, batch->q_row + i, d, o[d]);
     for (int64_t j = 0; a->weights.rank && j < a->M; j++)

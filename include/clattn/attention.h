@@ -29,7 +29,7 @@ typedef enum clattn_align {
  * all of q, k, v, o have the same rank. Strides are free, but outputs may not broadcast. */
 typedef struct clattn_attention_args {
     clattn_tensor q; /* [B, H, N, D] */
-    clattn_tensor k; /* [B, Hk, M, D] */
+    clattn_tensor k; /* [B, Hk, M, D]; may be quantised, like v */
     clattn_tensor v; /* [B, Hk, M, Dv] */
     clattn_tensor o; /* out [B, H, N, Dv] */
 
@@ -65,6 +65,13 @@ typedef struct clattn_attention_args {
     int64_t sequences; /* 0: none */
     const int64_t *cu_queries, *cu_keys;
 
+    /* Keys and values in pages, as caches hand them out: k is [pages, Hk, page_size, D], v [pages, Hk, page_size, Dv],
+     * and key j of batch b is row j % page_size of page block_table[b * table_pages + j / page_size]; M is table_pages
+     * * page_size. Needs key_lengths; entries past a batch's length are not looked at. With sequences, the table and
+     * key_lengths have a row for each, and cu_keys is NULL. Tensors of rank 4. */
+    const int32_t *block_table; /* host array [B, table_pages], NULL: k and v are in one piece */
+    int64_t table_pages;
+
     const char *algorithm; /* NULL: the first that applies, see clattn_algorithm_name */
     size_t max_workspace;  /* bytes of scratch the plan may use; 0: what the device allows */
     bool caller_workspace; /* the plan takes no scratch of its own: clattn_plan_set_workspace must follow */
@@ -73,7 +80,7 @@ typedef struct clattn_attention_args {
 /* One call: checks, chooses, computes. Tensors may be host arrays and buffers, mixed. With a host array among the
  * outputs it returns when the result is there, else when the work is enqueued.
  * Dtypes   q, k, v, o, bias: f32, f16, bf16, each its own, with sums in f32; or f64 among them, with sums in f64 where
- *          the device has it. lse and weights: the type of the sums.
+ *          the device has it. k and v also q8_0 and q4_0. lse and weights: the type of the sums.
  * Special  a query that sees no key: O = 0, P = 0, LSE = -inf. NaN under a mask stays hidden.
  * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT, CLATTN_E_UNSUPPORTED, CLATTN_E_LIMIT, and the device's.
  *          An output of a failed call is not to be read. */
