@@ -30,14 +30,6 @@ typedef struct {
     real scale;
 } work;
 
-/* Where row j starts: in its page, or in one piece. */
-INLINE long row_at(const work *w, int j, long stride, long page) {
-    if (w->page_size == 0)
-        return j * stride;
-    const int at = j / w->page_size;
-    return w->table[at] * page + (j - at * w->page_size) * stride;
-}
-
 /* qt[panel][d][W] = Q[i][d0 + d], d < dims; queries past the end repeat the last one and are never stored. */
 INLINE void transpose_queries(real *qt, const work *w, int panels, int d0, int dims) {
     for (int i = 0; i < panels * W; i += LANES) {
@@ -253,7 +245,7 @@ INLINE int stage(real *out, int stride, const work *w, __global const void *p, i
                  int j0, int bn, long d0, int dims) {
     vec zero = (vec)(R(0.0));
     for (int j = j0; j < bn; j++) {
-        const long at = row_at(w, n + j, row, page) + d0;
+        const long at = cla_row_at(w->table, w->page_size, n + j, row, page) + d0;
         int d = 0;
         for (; d + LANES <= dims; d += LANES) {
             const vec x = load_lanes(p, at + d, type);
