@@ -99,6 +99,18 @@ typedef struct cla_outputs_args {
     cl_int Hk, group, columns, blocks; /* key heads of the chunk, its heads a key head, columns of O, blocks of keys */
 } cla_outputs_args;
 
+/* Rows of x to places in y, rotated on the way; see cache.cl. */
+typedef struct cla_rotary_args {
+    cl_long x_b, x_h, x_i, x_d, x_0;
+    cl_long y_b, y_h, y_i, y_d, y_0; /* y_b: of pages, where y is in pages */
+    cl_long cos_b, cos_i, cos_d, cos_0;
+    cl_long sin_b, sin_i, sin_d, sin_0;
+    cl_int B, H, N, D; /* of x */
+    cl_int pairs, adjacent;
+    cl_int has_rows, has_places;
+    cl_int x_type, y_type, cos_type, sin_type;
+} cla_rotary_args;
+
 /* Strided copy or fill over [n0, n1, n2, n3], innermost last. */
 typedef struct cla_copy_args {
     cl_long n0, n1, n2, n3;
