@@ -52,6 +52,7 @@ typedef struct cla_attention_args {
     cl_long k_page, v_page; /* strides of pages; k_j and v_j are then strides within one, k_b and v_b 0 */
     cla_mask_args mask;
     cl_long scale_bits; /* of the scale as double, for f64 */
+    cl_long part_0;     /* sums of splits in scratch: one after another for a row, rows [B, H, N] */
     cl_int N, M, D, Dv;
     cl_int H, group;        /* query heads; query heads per key head */
     cl_int rows, tiles;     /* queries of a tile, tiles of a head */
@@ -61,8 +62,9 @@ typedef struct cla_attention_args {
     cl_int has_lse, ragged; /* ragged: a batch has no rows after spans[b].queries */
     cl_int q_type, k_type, v_type, o_type;
     cl_int page_size, pages; /* keys of a page, 0: not paged; pages of a batch in the table [B, pages] */
+    cl_int splits, split_keys; /* keys in so many splits, of split_keys each */
+    cl_int part;               /* numbers that a split leaves for a row: columns of O, then maximum and sum */
     cl_float scale;
-    cl_int pad;
 } cla_attention_args;
 
 /* Row softmax over a buffer of scores, one chunk of rows [B, H, N] at a time; see softmax.cl. */

@@ -30,8 +30,8 @@ static bool applies(const cla_problem *p, const clattn_device_info *device, char
     return true;
 }
 
-static bool suits(const clattn_device_info *device, char *reason, size_t reason_bytes) {
-    (void)device, (void)reason, (void)reason_bytes;
+static bool suits(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
+    (void)p, (void)device, (void)reason, (void)reason_bytes;
     return true;
 }
 

@@ -42,7 +42,8 @@ static bool applies(const cla_problem *p, const clattn_device_info *device, char
     return true;
 }
 
-static bool suits(const clattn_device_info *device, char *reason, size_t reason_bytes) {
+static bool suits(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
+    (void)p;
     if (device->device_class == CLATTN_DEVICE_CPU)
         return true;
     snprintf(reason, reason_bytes, "is written for CPUs, and %.100s is none; ask for it by name", device->name);

@@ -33,7 +33,8 @@ static bool applies(const cla_problem *p, const clattn_device_info *device, char
     return false;
 }
 
-static bool suits(const clattn_device_info *device, char *reason, size_t reason_bytes) {
+static bool suits(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
+    (void)p;
     if (device->device_class == CLATTN_DEVICE_GPU)
         return true;
     snprintf(reason, reason_bytes, "is written for GPUs; %.100s is %s: ask for it by name", device->name,
