@@ -61,7 +61,7 @@ typedef struct cla_attention_args {
     cl_int long_first;      /* the tiles with the longest rows start first */
     cl_int has_lse, ragged; /* ragged: a batch has no rows after spans[b].queries */
     cl_int q_type, k_type, v_type, o_type;
-    cl_int page_size, pages; /* keys of a page, 0: not paged; pages of a batch in the table [B, pages] */
+    cl_int page_size, pages;   /* keys of a page, 0: not paged; pages of a batch in the table [B, pages] */
     cl_int splits, split_keys; /* keys in so many splits, of split_keys each */
     cl_int part;               /* numbers that a split leaves for a row: columns of O, then maximum and sum */
     cl_float scale;
@@ -112,6 +112,20 @@ typedef struct cla_rotary_args {
     cl_int has_rows, has_places;
     cl_int x_type, y_type, cos_type, sin_type;
 } cla_rotary_args;
+
+/* Merging of partial results; see merge.cl. Strides of one of them: o [B, H, N, Dv], lse [B, H, N]. */
+#define MERGE_PARTS 4
+typedef struct cla_merge_part {
+    cl_long o_b, o_h, o_i, o_d, o_0;
+    cl_long lse_b, lse_h, lse_i, lse_0;
+    cl_int o_type, pad;
+} cla_merge_part;
+typedef struct cla_merge_args {
+    cla_merge_part parts[MERGE_PARTS], out;
+    cl_int H, N, Dv, count;          /* parts here */
+    cl_int continues, last, has_lse; /* there is a state before; the outputs are written, not a state */
+    cl_int pad;
+} cla_merge_args;
 
 /* Strided copy or fill over [n0, n1, n2, n3], innermost last. */
 typedef struct cla_copy_args {

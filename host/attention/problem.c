@@ -284,6 +284,7 @@ clattn_status cla_problem_init(cla_problem *problem, const clattn_attention_args
     CLA_TRY(cla_sequences_take(&p, args));
     CLA_TRY(take_options(&p, args));
     p.max_workspace = args->max_workspace;
+    p.batch_invariant = args->batch_invariant;
     *problem = p;
     p = (cla_problem){0};
 done:

@@ -35,6 +35,7 @@ typedef struct cla_problem {
     int32_t *table;       /* [B, table_pages], owned, or NULL; 0 past the keys of a batch */
     bool interval, score; /* classes of masks present: ranges of keys; anything that works on single scores */
     size_t max_workspace;
+    bool batch_invariant; /* bits of a row depend on its own keys, types and head dims alone */
 } cla_problem;
 
 /* On failure *problem is empty and needs no free. */

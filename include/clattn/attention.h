@@ -75,6 +75,10 @@ typedef struct clattn_attention_args {
     const char *algorithm; /* NULL: the first that applies, see clattn_algorithm_name */
     size_t max_workspace;  /* bytes of scratch the plan may use; 0: what the device allows */
     bool caller_workspace; /* the plan takes no scratch of its own: clattn_plan_set_workspace must follow */
+    /* The results of a sequence do not depend, bit for bit, on what it is computed with: other sequences and their
+     * lengths, padding, the number of heads, other queries. Costs speed where sizes would choose: N = 1 goes the way of
+     * long prompts. Types, head dims, masks present and pages are the same on both sides. */
+    bool batch_invariant;
 } clattn_attention_args;
 
 /* One call: checks, chooses, computes. Tensors may be host arrays and buffers, mixed. With a host array among the
@@ -89,6 +93,36 @@ CLATTN_API clattn_status clattn_attention(clattn_context *context, const clattn_
 /* The usual slopes: 2^(-8 (h + 1) / H) for a power of two, else those of the next lower power of two and every second
  * one of its double. Writes slopes[H]. Source: Press, Smith, Lewis 2022. */
 CLATTN_API void clattn_alibi_slopes(int64_t H, float *slopes);
+
+/* ---- merging ---- */
+
+/* A partial result: attention over some of the keys. */
+typedef struct clattn_partial {
+    clattn_tensor o;   /* [B, H, N, Dv], or of rank 2 or 3 as in clattn_attention_args */
+    clattn_tensor lse; /* [B, H, N] */
+} clattn_partial;
+
+typedef struct clattn_merge_args {
+    const clattn_partial *parts; /* host array [count] */
+    int64_t count;               /* 1 or more */
+    clattn_tensor o;             /* out [B, H, N, Dv]; may be that of a part, as the same view */
+    clattn_tensor lse;           /* out, optional [B, H, N]; may be that of a part, as the same view */
+} clattn_merge_args;
+
+/* Results over disjoint sets of keys become the result over all of them, in the order of the parts:
+ *   LSE = ln sum_x exp(LSE_x),   O = sum_x exp(LSE_x - LSE) O_x
+ * Shapes   as above, strides free. Host arrays and buffers as in clattn_attention.
+ * Dtypes   o: f32, f16, bf16, each its own, with lse in f32; or f64 among them, with every lse in f64.
+ * Special  a part with LSE_x = -inf is empty, and its O_x is not read; all empty: O = 0, LSE = -inf. A sink is in one
+ *          part only. The same bits in every run.
+ * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT, CLATTN_E_UNSUPPORTED (f64 without cl_khr_fp64), and the
+ *          device's.
+ * Source   Dao et al. 2023 (Flash-Decoding); Ye et al. 2025 (FlashInfer), merging of attention states. */
+CLATTN_API clattn_status clattn_merge(clattn_context *context, const clattn_merge_args *args);
+
+/* LSE in base 2, log2 of the row's sum, as FlashInfer keeps it; and back. -inf stays -inf. */
+static inline double clattn_lse_to_base2(double lse) { return lse * 1.4426950408889634074; }
+static inline double clattn_lse_from_base2(double lse) { return lse * 0.69314718055994530942; }
 
 /* ---- plans ---- */
 
