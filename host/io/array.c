@@ -147,7 +147,7 @@ clattn_status clattn_array_load(const char *spec, clattn_array *array) {
     *array = (clattn_array){0};
     CLA_CHECK(spec, CLATTN_E_ARGUMENT, "load: the spec is NULL");
     CLA_TRY(split_spec(spec, &path, &name));
-    if (name || ends_with(path, DOT_SAFETENSORS))
+    if (name || ends_with(spec, DOT_SAFETENSORS))
         CLA_TRY(load_tensor(path, name, array));
     else
         CLA_TRY(clattn_npy_read(path, array));
@@ -163,8 +163,8 @@ clattn_status clattn_array_save(const char *spec, const clattn_array *array) {
     CLA_CHECK(spec, CLATTN_E_ARGUMENT, "save: the spec is NULL");
     CLA_CHECK(array, CLATTN_E_ARGUMENT, "save: the array is NULL");
     CLA_TRY(split_spec(spec, &path, &name));
-    CLA_CHECK(name || (path && ends_with(path, ".npy")), CLATTN_E_ARGUMENT,
-              "%s: the tensor needs a name, as in %s:NAME", spec, spec);
+    CLA_CHECK(name || ends_with(spec, ".npy"), CLATTN_E_ARGUMENT, "%s: the tensor needs a name, as in %s:NAME", spec,
+              spec);
     if (name) {
         const clattn_named_array named = {.name = name, .array = *array};
         CLA_TRY(clattn_safetensors_write(path, &named, 1, NULL, 0));
