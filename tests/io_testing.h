@@ -1,32 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For the tests of files: a fresh folder for each test, bytes to and from files in it, statuses with their messages,
- * and damage. Include first: it asks for POSIX. */
+/* For the tests of files: a fresh folder for each test, bytes to and from files in it, and damage. Include first: it
+ * asks for POSIX. */
 #ifndef IO_TESTING_H
 #define IO_TESTING_H
 
 #define _XOPEN_SOURCE 700
-#include <clattn/status.h>
-#include <criterion/criterion.h>
+#include "testing.h"
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#define SUCCEEDS(call)                                                                                                 \
-    do {                                                                                                               \
-        const clattn_status got_ = (call);                                                                             \
-        cr_assert_eq(got_, CLATTN_OK, "%s gave %s: %s", #call, clattn_status_name(got_), clattn_last_error());         \
-    } while (0)
-
-/* The status, and a part of the one-line message. */
-#define FAILS(call, code, part)                                                                                        \
-    do {                                                                                                               \
-        const clattn_status got_ = (call);                                                                             \
-        cr_assert_eq(got_, (code), "%s gave %s: %s", #call, clattn_status_name(got_), clattn_last_error());            \
-        cr_assert_not_null(strstr(clattn_last_error(), (part)), "no \"%s\" in: %s", (part), clattn_last_error());      \
-        cr_assert_null(strchr(clattn_last_error(), '\n'));                                                             \
-    } while (0)
 
 #define TEMP_PATH 300
 static char temp_dir[200];
