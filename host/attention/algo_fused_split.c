@@ -36,7 +36,10 @@ static bool applies(const cla_problem *p, const clattn_device_info *device, char
 
 static bool suits(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
     const int64_t rows = p->N * p->group;
-    if (device->device_class != CLATTN_DEVICE_CPU)
+    if (p->batch_invariant)
+        snprintf(reason, reason_bytes,
+                 "is for few queries, and with batch_invariant their number may not decide; ask for it by name");
+    else if (device->device_class != CLATTN_DEVICE_CPU)
         snprintf(
             reason, reason_bytes,
             "is written for CPUs, and %.100s is none; its form for GPUs, tiles with split keys, does not exist yet",
@@ -80,11 +83,12 @@ static void cut_rows(const cla_problem *p, state *s) {
     s->chunks = cla_ceil_div(cla_max(p->Dv, 1), s->columns);
 }
 
-/* Splits help only while there are fewer work-items than cores can be kept busy with. */
+/* Splits help only while there are fewer work-items than cores can be kept busy with. With batch_invariant they begin at
+ * fixed keys, whatever the batch. */
 static void cut_keys(const cla_problem *p, const clattn_device_info *device, state *s) {
     const int64_t items = p->B * p->Hk * s->tiles * s->chunks, wanted = 4 * (int64_t)device->compute_units;
     const int64_t splits = items >= wanted ? 1 : cla_min(cla_ceil_div(wanted, items), p->M / LEAST_KEYS);
-    s->split_keys = cla_round_up(cla_ceil_div(p->M, cla_max(1, splits)), TILE);
+    s->split_keys = p->batch_invariant ? INVARIANT_KEYS : cla_round_up(cla_ceil_div(p->M, cla_max(1, splits)), TILE);
     s->splits = cla_ceil_div(p->M, s->split_keys);
 }
 
@@ -94,7 +98,7 @@ static clattn_status ask_for_parts(clattn_plan *plan, state *s) {
     s->part = cla_round_up(p->Dv, 16) + 16;
     if (s->splits == 1)
         return CLATTN_OK;
-    if (rows * s->splits * s->part * size > cla_plan_scratch_left(plan)) { /* slower, and in no scratch at all */
+    if (!p->batch_invariant && rows * s->splits * s->part * size > cla_plan_scratch_left(plan)) { /* slower, and in no scratch at all */
         cla_str_append(&plan->text, "max_workspace leaves no room for %lld splits of the keys\n", (long long)s->splits);
         s->splits = 1;
         s->split_keys = cla_round_up(p->M, TILE);

@@ -116,6 +116,10 @@ done:
     return status;
 }
 
+/* What the keys of a row are counted for: with batch_invariant that of no batch. CLBlast sums in one order of k at every
+ * size, since only its direct kernel is used, and keys past a row's end add zeros. */
+static int64_t longest_row(const cla_problem *p) { return p->batch_invariant ? INT32_MAX : p->M; }
+
 static clattn_status create(clattn_plan *plan) {
     clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
@@ -126,7 +130,7 @@ static clattn_status create(clattn_plan *plan) {
     CLA_TRY(ask_for_copy(plan, a, Q, &p->q));
     CLA_TRY(ask_for_copy(plan, a, K, &p->k));
     CLA_TRY(ask_for_chunk(plan, a));
-    CLA_TRY(cla_softmax_create(plan->context, p->dtype, masks, p->M, &a->softmax));
+    CLA_TRY(cla_softmax_create(plan->context, p->dtype, masks, longest_row(p), &a->softmax));
 done:
     return status;
 }
@@ -213,7 +217,7 @@ static clattn_status weigh(clattn_plan *plan, const materialised *a, const chunk
                           .power = 1};
     memcpy(&s.scale_bits, &p->scale, sizeof s.scale_bits);
     cla_fill_mask_args(p, &s.mask);
-    for (int64_t sum = 1; sum < p->M; sum *= 2)
+    for (int64_t sum = 1; sum < longest_row(p); sum *= 2)
         s.power /= 2;
     return cla_softmax_rows(plan->context, &a->softmax, &a->buffers, &s, c->nb * heads * c->n);
 }

@@ -135,6 +135,45 @@ static void product(const cla_problem *p, const cla_blas_task *t, int64_t n, con
         GEMM(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, columns, depth, 1, s, depth, v, ld, 0, out, columns);
 }
 
+/* BLAS chooses kernels by shape, and with them the order of sums. Here the shape is always the same: keys in pieces of
+ * CLA_BLAS_FIXED, rows and keys that do not exist are zeros. */
+static void pad_rows(REAL *to, int64_t rows, int64_t all, int64_t columns) {
+    memset(to + rows * columns, 0, (size_t)((all - rows) * columns) * sizeof *to);
+}
+
+static void fixed_scores(const cla_problem *p, const cla_blas_layout *a, const cla_blas_task *t, int64_t j, int64_t n,
+                         REAL *scratch) {
+    const int rows = (int)a->rows, depth = (int)p->D;
+    REAL *piece = scratch + a->x, *k = scratch + a->y;
+    for (int64_t x = 0; x < n; x += CLA_BLAS_FIXED) {
+        const int64_t keys = n - x < CLA_BLAS_FIXED ? n - x : CLA_BLAS_FIXED;
+        copy_rows(k, at(&p->k, t->b, t->hk, first_key(p, t->b) + j + x), p->k.stride[2], keys, p->D);
+        pad_rows(k, keys, CLA_BLAS_FIXED, p->D);
+        GEMM(CblasRowMajor, CblasNoTrans, CblasTrans, rows, CLA_BLAS_FIXED, depth, 1, scratch + a->q, depth, k, depth,
+             0, piece, CLA_BLAS_FIXED);
+        for (int64_t r = 0; r < cla_blas_task_rows(t); r++)
+            copy_rows(scratch + a->s + r * n + x, piece + r * CLA_BLAS_FIXED, 0, 1, keys);
+    }
+}
+
+static void fixed_product(const cla_problem *p, const cla_blas_layout *a, const cla_blas_task *t, int64_t n,
+                          REAL *scratch, const REAL *values, int64_t ld) {
+    const int rows = (int)a->rows, columns = (int)p->Dv;
+    REAL *piece = scratch + a->x, *v = scratch + a->y;
+    memset(piece, 0, (size_t)(a->rows * CLA_BLAS_FIXED) * sizeof *piece);
+    for (int64_t x = 0; x < n; x += CLA_BLAS_FIXED) {
+        const int64_t keys = n - x < CLA_BLAS_FIXED ? n - x : CLA_BLAS_FIXED;
+        for (int64_t r = 0; r < cla_blas_task_rows(t); r++) {
+            copy_rows(piece + r * CLA_BLAS_FIXED, scratch + a->s + r * n + x, 0, 1, keys);
+            pad_rows(piece + r * CLA_BLAS_FIXED, keys, CLA_BLAS_FIXED, 1);
+        }
+        copy_rows(v, values + x * ld, ld, keys, p->Dv);
+        pad_rows(v, keys, CLA_BLAS_FIXED, p->Dv);
+        GEMM(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, columns, CLA_BLAS_FIXED, 1, piece, CLA_BLAS_FIXED, v,
+             columns, x > 0, scratch + a->t, columns);
+    }
+}
+
 /* Soft cap, then ALiBi: key j + x of a row whose position is `at`. The scores are scaled after it. */
 static void cap_and_slope(const cla_problem *p, int64_t b, int64_t h, int64_t i, int64_t j, int64_t n, REAL *s) {
     const REAL cap = (REAL)p->softcap, slope = p->slopes ? (REAL)p->slopes[h] : 0;
@@ -214,7 +253,10 @@ static void repair(const cla_problem *p, const cla_blas_layout *a, const cla_bla
         }
     if (found == 0)
         return;
-    product(p, t, n, s, v, (int)Dv, out);
+    if (a->fixed)
+        fixed_product(p, a, t, n, scratch, v, Dv);
+    else
+        product(p, t, n, s, v, (int)Dv, out);
     for (int64_t x = 0; x < n; x++) {
         const REAL *from = at(&p->v, t->b, t->hk, first_key(p, t->b) + j + x);
         if (all_finite(from, Dv))
@@ -236,10 +278,15 @@ void CLA_BLAS_RUN(const cla_problem *p, const cla_blas_layout *a, const cla_blas
         m[r] = excluded_score;
         l[r] = 0;
     }
+    if (a->fixed)
+        pad_rows(scratch + a->q, rows, a->rows, p->D);
     memset(o, 0, (size_t)(rows * Dv) * sizeof *o);
     for (int64_t j = t->j0; j < t->j1; j += a->keys) {
         const int64_t n = t->j1 - j < a->keys ? t->j1 - j : a->keys;
-        scores(p, a, t, j, n, scratch);
+        if (a->fixed)
+            fixed_scores(p, a, t, j, n, scratch);
+        else
+            scores(p, a, t, j, n, scratch);
         for (int64_t r = 0; r < rows; r++) {
             const REAL factor = softmax_row(p, t, r, j, n, s + r * n, a->shift, m + r, l + r);
             if (factor != 1)
@@ -248,7 +295,10 @@ void CLA_BLAS_RUN(const cla_problem *p, const cla_blas_layout *a, const cla_blas
         if (Dv == 0)
             continue;
         const REAL *v = block_of(p, &p->v, t, j, n, a->copy_values ? scratch + a->v : NULL, &ld);
-        product(p, t, n, s, v, ld, sums);
+        if (a->fixed)
+            fixed_product(p, a, t, n, scratch, v, a->copy_values ? Dv : p->v.stride[2]);
+        else
+            product(p, t, n, s, v, ld, sums);
         if (!all_finite(sums, rows * Dv))
             repair(p, a, t, j, n, scratch);
         accumulate(o, sums, rows * Dv);
