@@ -13,14 +13,33 @@ typedef float cl_float;
 #include <CL/cl_platform.h>
 #endif
 
+/* One batch of the interval masks. Rows start at q_row and k_row: sequences one after another, else 0. */
+typedef struct cla_span {
+    cl_long q_row, k_row;
+    cl_int keys, queries; /* lengths */
+    cl_int offset;        /* of the position of query 0 */
+    cl_int prefix;        /* keys before it are seen in spite of causal */
+} cla_span;
+
+/* Storage types, as the run-time values of kernels: those of clattn_dtype. */
+#define CLA_F32 0
+#define CLA_F64 1
+#define CLA_F16 2
+#define CLA_BF16 3
+#define CLA_Q8_0 8 /* blocks of 32: f16 scale, 32 int8 */
+#define CLA_Q4_0 9 /* blocks of 32: f16 scale, 32 nibbles from -8; the first 16 are the low ones */
+
 /* Masks: which keys a query sees, and what is added to its scores. Absent tensors have strides 0. */
 typedef struct cla_mask_args {
     cl_long keep_b, keep_h, keep_i, keep_j, keep_0;
     cl_long drop_b, drop_h, drop_i, drop_j, drop_0;
     cl_long bias_b, bias_h, bias_i, bias_j, bias_0;
-    cl_long left, right; /* window around p = i + offset, at most 2^32 */
-    cl_int M, causal, windowed;
-    cl_int has_keep, has_drop, has_bias;
+    cl_long left, right;  /* window around p = i + offset, at most 2^32 */
+    cl_long softcap_bits; /* of the soft cap as double, for f64 */
+    cl_int N, M, causal, windowed;
+    cl_int has_keep, has_drop, has_bias, bias_type;
+    cl_int has_slopes, has_segments, has_sinks;
+    cl_float softcap; /* 0: none */
 } cla_mask_args;
 
 /* Fused attention. Grid: groups are counted tile first, then value chunk, head, batch. */
@@ -30,15 +49,21 @@ typedef struct cla_attention_args {
     cl_long v_b, v_h, v_j, v_0;
     cl_long o_b, o_h, o_i, o_0;
     cl_long lse_b, lse_h, lse_i, lse_0;
+    cl_long k_page, v_page; /* strides of pages; k_j and v_j are then strides within one, k_b and v_b 0 */
     cla_mask_args mask;
     cl_long scale_bits; /* of the scale as double, for f64 */
+    cl_long part_0;     /* sums of splits in scratch: one after another for a row, rows [B, H, N] */
     cl_int N, M, D, Dv;
-    cl_int H, group;    /* query heads; query heads per key head */
-    cl_int rows, tiles; /* queries of a tile, tiles of a head */
-    cl_int columns;     /* value columns of a chunk */
-    cl_int chunks;      /* value chunks of a row */
-    cl_int long_first;  /* the tiles with the longest rows start first */
-    cl_int has_lse;
+    cl_int H, group;        /* query heads; query heads per key head */
+    cl_int rows, tiles;     /* queries of a tile, tiles of a head */
+    cl_int columns;         /* value columns of a chunk */
+    cl_int chunks;          /* value chunks of a row */
+    cl_int long_first;      /* the tiles with the longest rows start first */
+    cl_int has_lse, ragged; /* ragged: a batch has no rows after spans[b].queries */
+    cl_int q_type, k_type, v_type, o_type;
+    cl_int page_size, pages;   /* keys of a page, 0: not paged; pages of a batch in the table [B, pages] */
+    cl_int splits, split_keys; /* keys in so many splits, of split_keys each */
+    cl_int part;               /* numbers that a split leaves for a row: columns of O, then maximum and sum */
     cl_float scale;
     cl_int pad;
 } cla_attention_args;
@@ -77,11 +102,39 @@ typedef struct cla_outputs_args {
     cl_int Hk, group, columns, blocks; /* key heads of the chunk, its heads a key head, columns of O, blocks of keys */
 } cla_outputs_args;
 
+/* Rows of x to places in y, rotated on the way; see cache.cl. */
+typedef struct cla_rotary_args {
+    cl_long x_b, x_h, x_i, x_d, x_0;
+    cl_long y_b, y_h, y_i, y_d, y_0; /* y_b: of pages, where y is in pages */
+    cl_long cos_b, cos_i, cos_d, cos_0;
+    cl_long sin_b, sin_i, sin_d, sin_0;
+    cl_int B, H, N, D; /* of x */
+    cl_int pairs, adjacent;
+    cl_int has_rows, has_places;
+    cl_int x_type, y_type, cos_type, sin_type;
+} cla_rotary_args;
+
+/* Merging of partial results; see merge.cl. Strides of one of them: o [B, H, N, Dv], lse [B, H, N]. */
+#define MERGE_PARTS 4
+typedef struct cla_merge_part {
+    cl_long o_b, o_h, o_i, o_d, o_0;
+    cl_long lse_b, lse_h, lse_i, lse_0;
+    cl_int o_type, pad;
+} cla_merge_part;
+typedef struct cla_merge_args {
+    cla_merge_part parts[MERGE_PARTS], out;
+    cl_int H, N, Dv, count;          /* parts here */
+    cl_int continues, last, has_lse; /* there is a state before; the outputs are written, not a state */
+    cl_int pad;
+} cla_merge_args;
+
 /* Strided copy or fill over [n0, n1, n2, n3], innermost last. */
 typedef struct cla_copy_args {
     cl_long n0, n1, n2, n3;
     cl_long x_0, x_s0, x_s1, x_s2, x_s3;
     cl_long y_0, y_s0, y_s1, y_s2, y_s3;
+    cl_int x_type, y_type;
+    cl_int page_size, pages; /* of x, for copy_pages: rows of a page, entries of a batch in the table */
 } cla_copy_args;
 
 #endif

@@ -98,7 +98,8 @@ bool oracle_check(oracle_case *c, clattn_context *context, const char *algorithm
 
 /* One line from which a failure can be made again. */
 const char *oracle_text(const oracle_config *config, char text[ORACLE_TEXT]);
-/* The least error allowed for values of that size: 1e-6 of it for f32, 1e-14 for f64. */
+/* The least error allowed for values of that size: 1e-6 of it for f32, 1e-14 for f64, one unit in the last place for
+ * f16 and bf16. */
 double oracle_floor(clattn_dtype dtype, double largest);
 /* Elements of a dense tensor of the case. */
 int64_t oracle_elements(const int64_t shape[4]);

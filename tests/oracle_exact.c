@@ -7,7 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-double oracle_floor(clattn_dtype dtype, double largest) { return (dtype == CLATTN_F64 ? 1e-14 : 1e-6) * largest; }
+double oracle_floor(clattn_dtype dtype, double largest) {
+    const int bits = dtype == CLATTN_F16 ? 10 : dtype == CLATTN_BF16 ? 7 : 0;
+    if (bits > 0)
+        return largest > 0 && isfinite(largest) ? ldexp(1, ilogb(largest) - bits) : 0;
+    return (dtype == CLATTN_F64 ? 1e-14 : 1e-6) * largest;
+}
 
 /* The reference's loops on a copy of the case in f64, dense; sums in double, and in long double to judge f64. */
 static clattn_status run_exact(oracle_case *c, char text[ORACLE_TEXT]) {

@@ -7,7 +7,7 @@
 #include <omp.h>
 #include <stdio.h>
 
-enum { ROWS = 128, KEYS = 512, LEAST_ROWS = 16, LEAST_KEYS = 64, LEAST_PART = 256 };
+enum { ROWS = 128, KEYS = 512, LEAST_ROWS = 16, LEAST_KEYS = 64, LEAST_PART = 256, FIXED_ROWS = 32 };
 
 typedef struct {
     cla_blas_layout layout;
@@ -30,8 +30,8 @@ static bool applies(const cla_problem *p, const clattn_device_info *device, char
     return true;
 }
 
-static bool suits(const clattn_device_info *device, char *reason, size_t reason_bytes) {
-    (void)device, (void)reason, (void)reason_bytes;
+static bool suits(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
+    (void)p, (void)device, (void)reason, (void)reason_bytes;
     return true;
 }
 
@@ -56,7 +56,9 @@ static void place(const cla_problem *p, cla_blas_layout *l) {
     l->v = l->k + (l->copy_keys ? l->keys * p->D : 0);
     l->s = l->v + l->keys * p->Dv;
     l->t = l->s + l->rows * l->keys;
-    l->scratch = cla_round_up(l->t + l->rows * p->Dv, 16);
+    l->x = l->t + l->rows * p->Dv;
+    l->y = l->x + (l->fixed ? l->rows * CLA_BLAS_FIXED : 0);
+    l->scratch = cla_round_up(l->y + (l->fixed ? CLA_BLAS_FIXED * cla_max(p->D, p->Dv) : 0), 16);
     l->o = 0;
     l->m = l->rows * p->Dv;
     l->l = l->m + l->rows;
@@ -73,6 +75,21 @@ static int64_t log2_above(int64_t n) {
     while (((int64_t)1 << k) < n)
         k++;
     return k;
+}
+
+/* batch_invariant: nothing but types and head dims decides. A thread more than there is work for keeps OpenBLAS from
+ * starting its own, and cutting by them. */
+static void choose_fixed(const cla_problem *p, blas *a) {
+    cla_blas_layout *l = &a->layout;
+    l->fixed = true;
+    l->shift = 31;
+    l->keys = cla_present(&p->weights) ? p->M : CLA_BLAS_FIXED;
+    l->rows = a->queries = FIXED_ROWS;
+    a->members = a->parts = 1;
+    a->member_blocks = p->group;
+    a->query_blocks = cla_ceil_div(p->N, FIXED_ROWS);
+    a->tasks = p->B * p->Hk * a->member_blocks * a->query_blocks;
+    place(p, l);
 }
 
 /* Blocks small enough that every thread has some, and parts of keys where rows are too few for that. */
@@ -101,7 +118,10 @@ static clattn_status create(clattn_plan *plan) {
     plan->state = a;
     if (whole_rows)
         rows = cla_max(LEAST_ROWS, cla_min(ROWS, (int64_t)ROWS * 2048 / p->M));
-    for (bool fits = false; !fits;) {
+    a->threads = omp_get_max_threads();
+    if (p->batch_invariant)
+        choose_fixed(p, a);
+    for (bool fits = p->batch_invariant; !fits;) {
         a->threads = omp_get_max_threads();
         choose(p, rows, keys, a);
         fits = bytes_of(p, a) <= cla_plan_scratch_left(plan);
@@ -131,8 +151,9 @@ static cla_blas_task task_at(const cla_problem *p, const blas *a, int64_t x) {
     const int64_t member = x / a->query_blocks % a->member_blocks;
     t.hk = x / (a->query_blocks * a->member_blocks) % p->Hk;
     t.b = x / (a->query_blocks * a->member_blocks * p->Hk);
-    t.i0 = cla_min(p->N, block * a->queries);
-    t.i1 = cla_min(p->N, t.i0 + a->queries);
+    const int64_t queries = p->ragged ? p->batches[t.b].queries : p->N;
+    t.i0 = cla_min(queries, block * a->queries);
+    t.i1 = cla_min(queries, t.i0 + a->queries);
     t.m0 = member * a->members;
     t.m1 = cla_min(p->group, t.m0 + a->members);
     for (int64_t i = t.i0; i < t.i1; i++) {
@@ -145,6 +166,8 @@ static cla_blas_task task_at(const cla_problem *p, const blas *a, int64_t x) {
     }
     if (t.j0 >= t.j1)
         t.j0 = t.j1 = 0;
+    if (a->layout.fixed)
+        t.j0 -= t.j0 % CLA_BLAS_FIXED;
     return t;
 }
 
@@ -226,6 +249,7 @@ const cla_algorithm cla_algo_blas = {.name = "blas",
                                      .applies = applies,
                                      .suits = suits,
                                      .unit_inner = true,
+                                     .sums_type = true,
                                      .create = create,
                                      .execute = execute,
                                      .destroy = destroy};

@@ -36,7 +36,8 @@ static bool applies(const cla_problem *p, const clattn_device_info *device, char
     return false;
 }
 
-static bool suits(const clattn_device_info *device, char *reason, size_t reason_bytes) {
+static bool suits(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
+    (void)p;
     if (device->device_class == CLATTN_DEVICE_GPU)
         return true;
     snprintf(reason, reason_bytes, "is written for GPUs; %.100s is %s: ask for it by name", device->name,
@@ -67,7 +68,7 @@ static int alignment_key(const clattn_plan *plan) {
 static clattn_status make_kernel(const clattn_plan *plan, const cla_tiling *tiling, bool by_four, cla_kernel **kernel) {
     const cla_problem *p = &plan->problem;
     const cla_tile *t = &tiling->tile;
-    int masks = (p->interval ? INTERVAL : 0) | (p->tensor ? TENSOR : 0);
+    int masks = (p->interval ? INTERVAL : 0) | (p->score ? TENSOR : 0);
     if (!by_four && masks)
         masks = INTERVAL | TENSOR; /* two kinds are enough there */
     cla_key key = cla_key_make("attention_tiles.cl", "attention_tiles");

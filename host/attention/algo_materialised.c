@@ -43,12 +43,21 @@ static bool reaches_too_far(const clattn_tensor *t, const char *name, char *reas
 }
 
 static bool applies(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
+    if (p->ragged) {
+        snprintf(reason, reason_bytes, "multiplies whole batches, and sequences one after another are none");
+        return false;
+    }
+    clattn_tensor k = p->k;
+    if (p->page_size || p->k.dtype != p->dtype) { /* as it is once copied */
+        const int64_t shape[4] = {p->B, p->Hk, p->M, p->D};
+        k = clattn_tensor_host(NULL, p->dtype, 4, shape);
+    }
     return cla_needs_opencl(p, device, reason, reason_bytes) && !reaches_too_far(&p->q, "q", reason, reason_bytes) &&
-           !reaches_too_far(&p->k, "k", reason, reason_bytes) && !reaches_too_far(&p->o, "o", reason, reason_bytes);
+           !reaches_too_far(&k, "k", reason, reason_bytes) && !reaches_too_far(&p->o, "o", reason, reason_bytes);
 }
 
-static bool suits(const clattn_device_info *device, char *reason, size_t reason_bytes) {
-    (void)device, (void)reason, (void)reason_bytes;
+static bool suits(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
+    (void)p, (void)device, (void)reason, (void)reason_bytes;
     return true;
 }
 
@@ -74,7 +83,7 @@ static clattn_status ask_for_copy(clattn_plan *plan, materialised *a, int which,
         return CLATTN_OK;
     const clattn_tensor d = dense(t);
     if (!a->copy)
-        CLA_TRY(cla_copy_kernel(plan->context, t->dtype, "copy_strided", &a->copy));
+        CLA_TRY(cla_copy_kernel(plan->context, plan->problem.dtype == CLATTN_F64, "copy_strided", &a->copy));
     CLA_TRY(cla_plan_scratch(plan, elements_of(&d) * (int64_t)clattn_dtype_size(t->dtype),
                              which == Q ? "a copy of q with rows apart" : "a copy of k with rows apart",
                              &a->copies[which].at));
@@ -107,17 +116,21 @@ done:
     return status;
 }
 
+/* What the keys of a row are counted for: with batch_invariant that of no batch. CLBlast sums in one order of k at every
+ * size, since only its direct kernel is used, and keys past a row's end add zeros. */
+static int64_t longest_row(const cla_problem *p) { return p->batch_invariant ? INT32_MAX : p->M; }
+
 static clattn_status create(clattn_plan *plan) {
     clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
-    const int masks = (p->interval ? CLA_SOFTMAX_INTERVAL : 0) | (p->tensor ? CLA_SOFTMAX_TENSOR : 0);
+    const int masks = (p->interval ? CLA_SOFTMAX_INTERVAL : 0) | (p->score ? CLA_SOFTMAX_SCORE : 0);
     materialised *a = NULL;
     CLA_TRY(cla_alloc(1, sizeof *a, "algorithm materialised", &a));
     plan->state = a;
     CLA_TRY(ask_for_copy(plan, a, Q, &p->q));
     CLA_TRY(ask_for_copy(plan, a, K, &p->k));
     CLA_TRY(ask_for_chunk(plan, a));
-    CLA_TRY(cla_softmax_create(plan->context, p->dtype, masks, p->M, &a->softmax));
+    CLA_TRY(cla_softmax_create(plan->context, p->dtype, masks, longest_row(p), &a->softmax));
 done:
     return status;
 }
@@ -204,7 +217,7 @@ static clattn_status weigh(clattn_plan *plan, const materialised *a, const chunk
                           .power = 1};
     memcpy(&s.scale_bits, &p->scale, sizeof s.scale_bits);
     cla_fill_mask_args(p, &s.mask);
-    for (int64_t sum = 1; sum < p->M; sum *= 2)
+    for (int64_t sum = 1; sum < longest_row(p); sum *= 2)
         s.power /= 2;
     return cla_softmax_rows(plan->context, &a->softmax, &a->buffers, &s, c->nb * heads * c->n);
 }
@@ -315,6 +328,10 @@ static clattn_status execute(clattn_plan *plan) {
                                        .keep = p->keep.buffer,
                                        .drop = p->drop.buffer,
                                        .bias = p->bias.buffer,
+                                       .slopes = plan->slopes,
+                                       .q_segments = plan->q_segments,
+                                       .k_segments = plan->k_segments,
+                                       .sinks = p->sinks.buffer,
                                        .o = p->o.buffer,
                                        .lse = p->lse.buffer,
                                        .weights = p->weights.buffer};
@@ -337,6 +354,7 @@ const cla_algorithm cla_algo_materialised = {.name = "materialised",
                                              .applies = applies,
                                              .suits = suits,
                                              .unit_inner = true,
+                                             .sums_type = true,
                                              .create = create,
                                              .execute = execute,
                                              .destroy = destroy};

@@ -7,7 +7,8 @@
 #include <string.h>
 
 static const cla_algorithm *const table[] = {
-    &cla_algo_fused_lanes, &cla_algo_fused_tiles, &cla_algo_materialised, &cla_algo_blas, &cla_algo_reference,
+    &cla_algo_fused_split,  &cla_algo_fused_lanes, &cla_algo_fused_tiles,
+    &cla_algo_materialised, &cla_algo_blas,        &cla_algo_reference,
 };
 enum { COUNT = sizeof table / sizeof *table };
 
@@ -43,8 +44,8 @@ clattn_status cla_algorithm_choose(const cla_problem *p, const clattn_device_inf
     for (size_t i = 0; i < COUNT; i++) {
         if (!table[i]->applies(p, device, reasons[i], CLA_REASON))
             continue;
-        if (!table[i]->suits(device, reasons[i], CLA_REASON))
-            second = second ? second : table[i];
+        if (!table[i]->suits(p, device, reasons[i], CLA_REASON))
+            second = table[i]; /* the later ones ask less of a problem */
         else if (!best)
             best = table[i];
         else
@@ -53,8 +54,8 @@ clattn_status cla_algorithm_choose(const cla_problem *p, const clattn_device_inf
     *algorithm = best ? best : second;
     if (!*algorithm)
         return cla_error(CLATTN_E_UNSUPPORTED, "no algorithm applies on %s: %s: %.150s; %s: %.150s; %s: %.150s",
-                         device->name, table[0]->name, reasons[0], table[1]->name, reasons[1], table[2]->name,
-                         reasons[2]);
+                         device->name, table[1]->name, reasons[1], table[2]->name, reasons[2], table[3]->name,
+                         reasons[3]);
     cla_str_append(text, "algorithm %s: %s\n", (*algorithm)->name, (*algorithm)->summary);
     for (size_t i = 0; i < COUNT; i++)
         if (table[i] != *algorithm)

@@ -12,12 +12,16 @@ typedef struct cla_blas_task {
     int64_t j0, j1; /* keys: the hull of what its rows see, or a part of it */
 } cla_blas_task;
 
+enum { CLA_BLAS_FIXED = 512 };
+
 /* Sizes of blocks, and where a thread's scratch and a task's state hold what; in elements. */
 typedef struct cla_blas_layout {
     int64_t rows, keys;             /* largest block */
     int64_t shift;                  /* weights are kept times 2^-shift, so that sums of M of them stay below 1 */
     bool copy_keys, copy_values;    /* their row strides are none that BLAS takes */
+    bool fixed;                     /* products of one shape, rows x CLA_BLAS_FIXED keys, whatever there is */
     int64_t q, k, v, s, t, scratch; /* pieces of a thread's scratch, and its size */
+    int64_t x, y;                   /* fixed: a piece of scores, of keys or values */
     int64_t o, m, l, state;         /* pieces of a task's state: sums [rows, Dv], maxima, sums of weights; its size */
 } cla_blas_layout;
 

@@ -17,14 +17,18 @@ struct clattn_plan {
     cla_problem problem; /* its tensors are those of the next execution: rebinding changes buffers and offsets only */
     const cla_algorithm *algorithm; /* NULL: nothing to compute but a fill */
     void *state;                    /* the algorithm's */
-    cla_kernel *fill;               /* where algorithm is NULL */
+    cla_kernel *fill, *copy;        /* where algorithm is NULL */
     cla_pack *pack;                 /* copies of tensors whose last stride is not 1; NULL: none */
     clattn_buffer *scratch;         /* one buffer for all; pieces start at cla_plan_scratch's offsets */
     bool owns_scratch;
     size_t workspace_bytes; /* of the one scratch buffer */
     size_t hidden_bytes;    /* other allocations that the plan causes */
-    clattn_buffer *spans;   /* int2 [B] on the device: key length and offset; NULL without interval masks */
-    cla_str text;           /* explain */
+    /* Host arrays of the problem, on the device; NULL where there are none, and on the `cpu` context. */
+    clattn_buffer *spans;                   /* cla_span [B] */
+    clattn_buffer *slopes;                  /* float [H] */
+    clattn_buffer *q_segments, *k_segments; /* int [B, N] and [B, M] */
+    clattn_buffer *table;                   /* int [B, pages of the block table] */
+    cla_str text;                           /* explain */
 };
 
 /* Asks for a piece of scratch; *offset_bytes is a multiple of 256. Only in create. */
@@ -38,7 +42,8 @@ void cla_fill_attention_args(const clattn_plan *plan, struct cla_attention_args 
 struct cla_mask_args;
 void cla_fill_mask_args(const cla_problem *p, struct cla_mask_args *args);
 
-/* pack.c: gives q, k, v and o a last stride of 1 where an algorithm needs it. */
+/* pack.c: gives q, k, v and o (and bias) a last stride of 1 and the type of the sums, and k and v one piece without
+ * blocks, where an algorithm needs it. */
 clattn_status cla_pack_create(clattn_plan *plan);
 /* Between bind and unbind plan->problem holds the copies, with their strides. */
 void cla_pack_bind(clattn_plan *plan);
