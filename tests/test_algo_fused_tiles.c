@@ -27,7 +27,7 @@ typedef struct {
 } device;
 enum { AS_IS, WARP32, WAVE64, XE, SMALL, GROUP_32, GROUP_16, DEVICES };
 static const device devices[DEVICES] = {
-    [AS_IS] = {0},
+    [AS_IS] = {NULL, "this device", 0, 0},
     [WARP32] = {"NVIDIA Corporation", "a GPU", 49152, 1024},
     [WAVE64] = {"Advanced Micro Devices, Inc.", "gfx90a", 65536, 1024},
     [XE] = {"Intel(R) Corporation", "a GPU", 65536, 512},
