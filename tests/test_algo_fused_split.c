@@ -333,13 +333,14 @@ static clattn_plan *plan_for(clattn_context *context, int64_t queries, int64_t k
                              size_t max_workspace, clattn_buffer **buffer) {
     const int64_t q[] = {1, 2, queries, D}, k[] = {1, 1, keys, D};
     clattn_plan *plan = NULL;
-    SUCCEEDS(clattn_buffer_create(context, (size_t)(2 * queries + keys) * D * 4, buffer));
-    const clattn_attention_args a = {.q = clattn_tensor_buffer(*buffer, CLATTN_F32, 4, q),
-                                     .k = clattn_tensor_buffer(*buffer, CLATTN_F32, 4, k),
-                                     .v = clattn_tensor_buffer(*buffer, CLATTN_F32, 4, k),
-                                     .o = clattn_tensor_buffer(*buffer, CLATTN_F32, 4, q),
-                                     .max_workspace = max_workspace,
-                                     .algorithm = algorithm};
+    SUCCEEDS(clattn_buffer_create(context, (size_t)(4 * queries + keys) * D * 4, buffer));
+    clattn_attention_args a = {.q = clattn_tensor_buffer(*buffer, CLATTN_F32, 4, q),
+                               .k = clattn_tensor_buffer(*buffer, CLATTN_F32, 4, k),
+                               .v = clattn_tensor_buffer(*buffer, CLATTN_F32, 4, k),
+                               .o = clattn_tensor_buffer(*buffer, CLATTN_F32, 4, q),
+                               .max_workspace = max_workspace,
+                               .algorithm = algorithm};
+    a.o.offset = (2 * queries + keys) * D;
     SUCCEEDS(clattn_plan_create(context, &a, &plan));
     return plan;
 }

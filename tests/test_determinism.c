@@ -366,11 +366,13 @@ Test(determinism, batch_invariant_lets_no_size_choose_the_algorithm) {
             clattn_plan_info info;
             clattn_buffer *buffer = NULL;
             make(&x, &a);
-            SUCCEEDS(clattn_buffer_create(context, (size_t)(B * HEADS * 20 * n * D) * 4, &buffer));
+            const int64_t apart = B * HEADS * 20 * n * D;
+            SUCCEEDS(clattn_buffer_create(context, (size_t)(5 * apart) * 4, &buffer));
             clattn_tensor *const tensors[] = {&a.args.q, &a.args.k, &a.args.v, &a.args.o, &a.args.lse};
             for (int i = 0; i < 5; i++) {
                 tensors[i]->host = NULL;
                 tensors[i]->buffer = buffer;
+                tensors[i]->offset = i * apart;
             }
             SUCCEEDS(clattn_plan_create(context, &a.args, &plan));
             SUCCEEDS(clattn_plan_info_get(plan, &info));

@@ -29,9 +29,11 @@ typedef struct {
     clattn_tensor q, k;          /* as CLBlast gets them */
 } materialised;
 
-/* One chunk: queries [i0, i0 + n) of the heads hk * group + [m0, m0 + nm), for nb batches and nk key heads. */
+/* One chunk: queries [i0, i0 + n) of N, of the heads hk * group + [m0, m0 + nm), for nb batches and nk key heads, with
+ * M keys. Rows start at q_row and k_row: one sequence of several, else 0. */
 typedef struct {
     int64_t b0, nb, hk0, nk, m0, nm, i0, n;
+    int64_t N, M, q_row, k_row;
 } chunk;
 
 static bool reaches_too_far(const clattn_tensor *t, const char *name, char *reason, size_t reason_bytes) {
@@ -43,10 +45,6 @@ static bool reaches_too_far(const clattn_tensor *t, const char *name, char *reas
 }
 
 static bool applies(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
-    if (p->ragged) {
-        snprintf(reason, reason_bytes, "multiplies whole batches, and sequences one after another are none");
-        return false;
-    }
     clattn_tensor k = p->k;
     if (p->page_size || p->k.dtype != p->dtype) { /* as it is once copied */
         const int64_t shape[4] = {p->B, p->Hk, p->M, p->D};
@@ -116,8 +114,8 @@ done:
     return status;
 }
 
-/* What the keys of a row are counted for: with batch_invariant that of no batch. CLBlast sums in one order of k at every
- * size, since only its direct kernel is used, and keys past a row's end add zeros. */
+/* What the keys of a row are counted for: with batch_invariant that of no batch. CLBlast sums in one order of k at
+ * every size, since only its direct kernel is used, and keys past a row's end add zeros. */
 static int64_t longest_row(const cla_problem *p) { return p->batch_invariant ? INT32_MAX : p->M; }
 
 static clattn_status create(clattn_plan *plan) {
@@ -170,16 +168,17 @@ static clattn_status settle(clattn_plan *plan, materialised *a, int which, const
 static clattn_status multiply_scores(clattn_plan *plan, const materialised *a, const chunk *c) {
     const cla_problem *p = &plan->problem;
     const clattn_tensor *q = &a->q, *k = &a->k;
-    const int64_t matrix = c->n * p->M, head = c->hk0 * p->group + c->m0;
+    const int64_t matrix = c->n * c->M, head = c->hk0 * p->group + c->m0, i = c->q_row + c->i0;
     const cla_gemm g = {
         .dtype = p->dtype,
         .m = c->n,
-        .n = p->M,
+        .n = c->M,
         .k = p->D,
-        .a = {q->buffer, q->offset + c->b0 * q->stride[0] + head * q->stride[1] + c->i0 * q->stride[2], q->stride[2],
+        .a = {q->buffer, q->offset + c->b0 * q->stride[0] + head * q->stride[1] + i * q->stride[2], q->stride[2],
               false},
-        .b = {k->buffer, k->offset + c->b0 * k->stride[0] + c->hk0 * k->stride[1], k->stride[2], true},
-        .c = {plan->scratch, element_at(plan, a->scores_at), p->M, false},
+        .b = {k->buffer, k->offset + c->b0 * k->stride[0] + c->hk0 * k->stride[1] + c->k_row * k->stride[2],
+              k->stride[2], true},
+        .c = {plan->scratch, element_at(plan, a->scores_at), c->M, false},
         .axes = {{c->nb, q->stride[0], k->stride[0], c->nk * c->nm * matrix},
                  {c->nk, p->group * q->stride[1], k->stride[1], c->nm * matrix},
                  {c->nm, q->stride[1], 0, matrix}},
@@ -191,9 +190,9 @@ static clattn_status weigh(clattn_plan *plan, const materialised *a, const chunk
     const cla_problem *p = &plan->problem;
     const clattn_tensor *w = &p->weights, *lse = &p->lse;
     const int64_t heads = c->nk * c->nm;
-    cla_softmax_args s = {.s_b = heads * c->n * p->M,
-                          .s_h = c->n * p->M,
-                          .s_i = p->M,
+    cla_softmax_args s = {.s_b = heads * c->n * c->M,
+                          .s_h = c->n * c->M,
+                          .s_i = c->M,
                           .s_0 = element_at(plan, a->scores_at),
                           .w_b = w->stride[0],
                           .w_h = w->stride[1],
@@ -203,14 +202,14 @@ static clattn_status weigh(clattn_plan *plan, const materialised *a, const chunk
                           .lse_b = lse->stride[1],
                           .lse_h = lse->stride[2],
                           .lse_i = lse->stride[3],
-                          .lse_0 = lse->offset,
+                          .lse_0 = lse->offset + c->q_row * lse->stride[3],
                           .sum_0 = element_at(plan, a->sums_at),
                           .b0 = (cl_int)c->b0,
                           .h0 = (cl_int)(c->hk0 * p->group + c->m0),
                           .i0 = (cl_int)c->i0,
                           .H = (cl_int)heads,
                           .N = (cl_int)c->n,
-                          .M = (cl_int)p->M,
+                          .M = (cl_int)c->M,
                           .has_weights = cla_present(w),
                           .has_lse = cla_present(lse),
                           .scale = (cl_float)p->scale,
@@ -222,6 +221,8 @@ static clattn_status weigh(clattn_plan *plan, const materialised *a, const chunk
     return cla_softmax_rows(plan->context, &a->softmax, &a->buffers, &s, c->nb * heads * c->n);
 }
 
+static cl_int blocks_of(const chunk *c) { return (cl_int)cla_ceil_div(c->M, CLA_SOFTMAX_KEYS); }
+
 /* Columns [d0, d0 + nd) of the chunk's values, without what is not finite. */
 static clattn_status clean_values(clattn_plan *plan, const materialised *a, const chunk *c, int64_t d0, int64_t nd) {
     const cla_problem *p = &plan->problem;
@@ -229,29 +230,30 @@ static clattn_status clean_values(clattn_plan *plan, const materialised *a, cons
     const cla_values_args s = {.v_b = v->stride[0],
                                .v_h = v->stride[1],
                                .v_j = v->stride[2],
-                               .v_0 = v->offset + c->b0 * v->stride[0] + c->hk0 * v->stride[1] + d0,
+                               .v_0 = v->offset + c->b0 * v->stride[0] + c->hk0 * v->stride[1] +
+                                      c->k_row * v->stride[2] + d0,
                                .y_0 = element_at(plan, a->values_at),
                                .flag_0 = (cl_long)(a->flags_at / sizeof(cl_int)),
                                .H = (cl_int)c->nk,
-                               .M = (cl_int)p->M,
+                               .M = (cl_int)c->M,
                                .columns = (cl_int)nd,
-                               .blocks = (cl_int)a->chunks.blocks};
+                               .blocks = blocks_of(c)};
     return cla_softmax_values(plan->context, &a->softmax, &a->buffers, &s, c->nb * c->nk);
 }
 
 static clattn_status multiply_values(clattn_plan *plan, const materialised *a, const chunk *c, int64_t d0, int64_t nd) {
     const cla_problem *p = &plan->problem;
     const clattn_tensor *o = &p->o;
-    const int64_t matrix = c->n * p->M, values = p->M * nd, head = c->hk0 * p->group + c->m0;
+    const int64_t matrix = c->n * c->M, values = c->M * nd, head = c->hk0 * p->group + c->m0, i = c->q_row + c->i0;
     const cla_gemm g = {
         .dtype = p->dtype,
         .m = c->n,
         .n = nd,
-        .k = p->M,
-        .a = {plan->scratch, element_at(plan, a->scores_at), p->M, false},
+        .k = c->M,
+        .a = {plan->scratch, element_at(plan, a->scores_at), c->M, false},
         .b = {plan->scratch, element_at(plan, a->values_at), nd, false},
-        .c = {o->buffer, o->offset + c->b0 * o->stride[0] + head * o->stride[1] + c->i0 * o->stride[2] + d0,
-              o->stride[2], false},
+        .c = {o->buffer, o->offset + c->b0 * o->stride[0] + head * o->stride[1] + i * o->stride[2] + d0, o->stride[2],
+              false},
         .axes = {{c->nb, c->nk * c->nm * matrix, c->nk * values, o->stride[0]},
                  {c->nk, c->nm * matrix, values, p->group * o->stride[1]},
                  {c->nm, matrix, 0, o->stride[1]}},
@@ -262,40 +264,42 @@ static clattn_status multiply_values(clattn_plan *plan, const materialised *a, c
 static clattn_status finish(clattn_plan *plan, const materialised *a, const chunk *c, int64_t d0, int64_t nd) {
     const cla_problem *p = &plan->problem;
     const clattn_tensor *v = &p->v, *o = &p->o;
-    const int64_t head = c->hk0 * p->group + c->m0;
+    const int64_t head = c->hk0 * p->group + c->m0, i = c->q_row + c->i0;
     const cla_outputs_args s = {.s_0 = element_at(plan, a->scores_at),
                                 .v_b = v->stride[0],
                                 .v_h = v->stride[1],
                                 .v_j = v->stride[2],
-                                .v_0 = v->offset + c->b0 * v->stride[0] + c->hk0 * v->stride[1] + d0,
+                                .v_0 = v->offset + c->b0 * v->stride[0] + c->hk0 * v->stride[1] +
+                                       c->k_row * v->stride[2] + d0,
                                 .o_b = o->stride[0],
                                 .o_h = o->stride[1],
                                 .o_i = o->stride[2],
-                                .o_0 =
-                                    o->offset + c->b0 * o->stride[0] + head * o->stride[1] + c->i0 * o->stride[2] + d0,
+                                .o_0 = o->offset + c->b0 * o->stride[0] + head * o->stride[1] + i * o->stride[2] + d0,
                                 .sum_0 = element_at(plan, a->sums_at),
                                 .flag_0 = (cl_long)(a->flags_at / sizeof(cl_int)),
                                 .B = (cl_int)c->nb,
                                 .H = (cl_int)(c->nk * c->nm),
                                 .N = (cl_int)c->n,
-                                .M = (cl_int)p->M,
+                                .M = (cl_int)c->M,
                                 .Hk = (cl_int)c->nk,
                                 .group = (cl_int)c->nm,
                                 .columns = (cl_int)nd,
-                                .blocks = (cl_int)a->chunks.blocks};
+                                .blocks = blocks_of(c)};
     return cla_softmax_outputs(plan->context, &a->softmax, &a->buffers, &s);
 }
 
 static clattn_status run_chunk(clattn_plan *plan, const materialised *a, const chunk *c) {
     clattn_status status = CLATTN_OK;
     const int64_t Dv = plan->problem.Dv, columns = a->chunks.columns;
-    CLA_TRY(multiply_scores(plan, a, c));
+    if (c->M > 0)
+        CLA_TRY(multiply_scores(plan, a, c));
     CLA_TRY(weigh(plan, a, c));
     for (int64_t d = 0; d < Dv; d += columns) {
         const int64_t nd = cla_min(columns, Dv - d);
-        if (nd < Dv)
+        if (nd < Dv && c->M > 0)
             CLA_TRY(clean_values(plan, a, c, d, nd));
-        CLA_TRY(multiply_values(plan, a, c, d, nd));
+        if (c->M > 0)
+            CLA_TRY(multiply_values(plan, a, c, d, nd));
         CLA_TRY(finish(plan, a, c, d, nd));
     }
 done:
@@ -306,12 +310,12 @@ done:
 static clattn_status run_heads(clattn_plan *plan, const materialised *a, chunk c) {
     clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
-    if (p->Dv > 0 && a->chunks.columns == p->Dv)
+    if (p->Dv > 0 && c.M > 0 && a->chunks.columns == p->Dv)
         CLA_TRY(clean_values(plan, a, &c, 0, p->Dv));
     for (c.m0 = 0; c.m0 < p->group; c.m0 += a->chunks.members)
-        for (c.i0 = 0; c.i0 < p->N; c.i0 += a->chunks.queries) {
+        for (c.i0 = 0; c.i0 < c.N; c.i0 += a->chunks.queries) {
             c.nm = cla_min(a->chunks.members, p->group - c.m0);
-            c.n = cla_min(a->chunks.queries, p->N - c.i0);
+            c.n = cla_min(a->chunks.queries, c.N - c.i0);
             CLA_TRY(run_chunk(plan, a, &c));
         }
 done:
@@ -337,12 +341,19 @@ static clattn_status execute(clattn_plan *plan) {
                                        .weights = p->weights.buffer};
     CLA_TRY(settle(plan, a, Q, &p->q, &a->q));
     CLA_TRY(settle(plan, a, K, &p->k, &a->k));
-    for (int64_t b = 0; b < p->B; b += a->chunks.batches)
+    const int64_t batches = p->ragged ? 1 : a->chunks.batches; /* sequences one at a time */
+    for (int64_t b = 0; b < p->B; b += batches)
         for (int64_t hk = 0; hk < p->Hk; hk += a->chunks.heads) {
-            const chunk c = {.b0 = b,
-                             .nb = cla_min(a->chunks.batches, p->B - b),
-                             .hk0 = hk,
-                             .nk = cla_min(a->chunks.heads, p->Hk - hk)};
+            chunk c = {.b0 = b,
+                       .nb = cla_min(batches, p->B - b),
+                       .hk0 = hk,
+                       .nk = cla_min(a->chunks.heads, p->Hk - hk),
+                       .N = p->N,
+                       .M = p->M};
+            if (p->ragged) {
+                const cla_batch *x = &p->batches[b];
+                c.N = x->queries, c.M = x->keys, c.q_row = x->q_row, c.k_row = x->k_row;
+            }
             CLA_TRY(run_heads(plan, a, c));
         }
 done:
