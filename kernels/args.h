@@ -65,7 +65,7 @@ typedef struct cla_attention_args {
     cl_int splits, split_keys; /* keys in so many splits, of split_keys each */
     cl_int part;               /* numbers that a split leaves for a row: columns of O, then maximum and sum */
     cl_float scale;
-    cl_int pad;
+    cl_int has_counts; /* of blocks of keys, for the profile */
 } cla_attention_args;
 
 /* Row softmax over a buffer of scores, one chunk of rows [B, H, N] at a time; see softmax.cl. */

@@ -364,7 +364,16 @@ INLINE void store_tile(const real *o, int stride, const real *m, const real *l, 
     }
 }
 
-INLINE void attend(const work *w, const cla_masks *m, const outputs *out) {
+/* Whether the score masks let any query of the panel see any of the keys. */
+INLINE int any_seen(const real *added, int j0, int bn) {
+    ivec seen = (ivec)(0);
+    for (int x = j0 * JV; x < bn * JV; x++)
+        seen |= LOAD(x, added) != (vec)(-INFINITY);
+    return any(seen);
+}
+
+/* Returns how many blocks of keys it computed, over the panels. */
+INLINE int attend(const work *w, const cla_masks *m, const outputs *out) {
     real qt[BM * DC] __attribute__((aligned(64)));
     real o[BM * VC] __attribute__((aligned(64)));
     real P[(BN + R1) * W] __attribute__((aligned(64)));
@@ -382,6 +391,7 @@ INLINE void attend(const work *w, const cla_masks *m, const outputs *out) {
     real tail[BN * LANES] __attribute__((aligned(64)));
 #endif
     ranges r;
+    int blocks = 0;
     const int panels = (w->rows + W - 1) / W, stride = (w->cols + LANES - 1) / LANES * LANES;
 #if !DEEP
     transpose_queries(qt, w, panels, 0, w->D);
@@ -425,7 +435,10 @@ INLINE void attend(const work *w, const cla_masks *m, const outputs *out) {
             EACH(b, JV) t[b] = (vec)(-INFINITY);
 #if MASKS & 2
             fill_added(added, m, w, p, n, j0, bn);
+            if (!any_seen(added, j0, bn))
+                continue;
 #endif
+            blocks++;
             score_panel(P, t, qt, w, ks, &r, p, n, j0, bn, m, added);
             real *op = o + p * W * stride;
             raise_maxima(top + p * W, l + p * W, op, stride, t);
@@ -438,6 +451,7 @@ INLINE void attend(const work *w, const cla_masks *m, const outputs *out) {
         }
     }
     store_tile(o, stride, top, l, w, out);
+    return blocks;
 }
 
 /* O[b,h,i,:] = sum_j P V over the keys that i sees; LSE[b,h,i] = m + ln l, -inf for a row that sees none.
@@ -448,7 +462,7 @@ void attention_lanes(__global const void *Q, __global const void *K, __global co
                      __global real *LSE, __global const cla_span *spans, __global const uchar *keep,
                      __global const uchar *drop, __global const void *bias, __global const float *slopes,
                      __global const int *q_segments, __global const int *k_segments, __global const real *sinks,
-                     __global const int *table, const cla_attention_args a) {
+                     __global const int *table, __global uint *counts, const cla_attention_args a) {
     /* Remainders by hand: Oclgrind does not know the `freeze` that `/` and `%` of the same numbers become. */
     const long group = get_group_id(0), row = group / a.tiles, head = row / a.chunks;
     const int tile = (int)(group - row * a.tiles), chunk = (int)(row - head * a.chunks);
@@ -478,5 +492,9 @@ void attention_lanes(__global const void *Q, __global const void *K, __global co
     out.has_sink = a.mask.has_sinks && out.sink != -INFINITY;
     out.o = (__global void *)cla_at(O, a.o_0 + b * a.o_b + h * a.o_h + q_row * a.o_i + column, a.o_type);
     out.lse = a.has_lse && chunk == 0 ? LSE + a.lse_0 + b * a.lse_b + h * a.lse_h + q_row * a.lse_i : 0;
-    attend(&w, &m, &out);
+    const int blocks = attend(&w, &m, &out);
+    if (a.has_counts) {
+        const int keys = a.ragged ? spans[b].keys : a.M, all = (w.rows + W - 1) / W * ((keys + BN - 1) / BN);
+        cla_count_blocks(counts, blocks, all - blocks);
+    }
 }

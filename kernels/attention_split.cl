@@ -254,14 +254,15 @@ INLINE void select_values(real *o, const real *P, const work *w, const long *at,
         }
 }
 
-/* Rows [first, end) of keys against all rows of queries. */
-INLINE void attend(real *o, real *m, vec *l, const work *w, const cla_masks *masks, int h0) {
+/* Rows [first, end) of keys against all rows of queries. Returns in how many blocks. */
+INLINE int attend(real *o, real *m, vec *l, const work *w, const cla_masks *masks, int h0) {
     real q[CAP] __attribute__((aligned(64)));
     real P[MOST * TK] __attribute__((aligned(64)));
     long k_at[TK], v_at[TK];
+    int blocks = 0;
     if (w->D <= CAP)
         load_queries(q, (w->D + LANES - 1) / LANES * LANES, w, 0, w->D);
-    for (int n = w->first / TK * TK; n < w->end; n += TK) {
+    for (int n = w->first / TK * TK; n < w->end; n += TK, blocks++) {
         const int j0 = max(0, w->first - n), bn = min(TK, w->end - n);
         const int g0 = j0 / LANES, g1 = (bn + LANES - 1) / LANES;
         int excluded = 0;
@@ -280,6 +281,7 @@ INLINE void attend(real *o, real *m, vec *l, const work *w, const cla_masks *mas
         else
             multiply_values(o, P, w, v_at, j0, bn);
     }
+    return blocks;
 }
 
 /* The keys that each row sees, and their hull. */
@@ -354,7 +356,8 @@ void attention_split(__global const void *Q, __global const void *K, __global co
                      __global real *LSE, __global const cla_span *spans, __global const uchar *keep,
                      __global const uchar *drop, __global const void *bias, __global const float *slopes,
                      __global const int *q_segments, __global const int *k_segments, __global const real *sinks,
-                     __global const int *table, __global real *parts, const cla_attention_args a) {
+                     __global const int *table, __global uint *counts, __global real *parts,
+                     const cla_attention_args a) {
     /* Remainders by hand: Oclgrind does not know the `freeze` that `/` and `%` of the same numbers become. */
     const int heads = a.H / a.group;
     const long group = get_group_id(0), x = group / a.tiles, y = x / a.splits, z = y / a.chunks;
@@ -394,7 +397,11 @@ void attention_split(__global const void *Q, __global const void *K, __global co
     for (int e = 0; e < w.rows * w.stride; e += LANES)
         STORE((vec)(R(0.0)), 0, o + e);
     find_ranges(&w, &m, (int)min(from, (long)a.M), (int)min(from + a.split_keys, (long)a.M));
-    attend(o, top, l, &w, &m, h0);
+    const int blocks = attend(o, top, l, &w, &m, h0);
+    if (a.has_counts) {
+        const long keys = min(a.ragged ? (long)spans[b].keys : (long)a.M, from + a.split_keys) - from;
+        cla_count_blocks(counts, blocks, max(0, (int)((keys + TK - 1) / TK) - blocks));
+    }
     for (int r = 0; r < w.rows; r++) {
         real lanes[LANES];
         STORE(l[r], 0, lanes);

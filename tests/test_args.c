@@ -44,7 +44,7 @@ static const entry entries[] = {
     FIELD5(cla_attention_args, group, rows, tiles, columns, chunks),
     FIELD5(cla_attention_args, long_first, has_lse, ragged, q_type, k_type),
     FIELD4(cla_attention_args, v_type, o_type, page_size, pages),
-    FIELD5(cla_attention_args, splits, split_keys, part, scale, pad),
+    FIELD5(cla_attention_args, splits, split_keys, part, scale, has_counts),
     STRUCT(cla_softmax_args),
     FIELD4(cla_softmax_args, s_b, s_h, s_i, s_0),
     FIELD5(cla_softmax_args, w_b, w_h, w_i, w_j, w_0),

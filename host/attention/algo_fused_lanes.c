@@ -131,6 +131,7 @@ done:
 }
 
 static clattn_status execute(clattn_plan *plan) {
+    clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
     const state *s = plan->state;
     cla_attention_args a;
@@ -140,14 +141,21 @@ static clattn_status execute(clattn_plan *plan) {
     a.columns = (cl_int)s->columns;
     a.chunks = (cl_int)s->chunks;
     a.long_first = s->long_first;
-    const cla_arg args[] = {
-        CLA_ARG_BUFFER(p->q.buffer),     CLA_ARG_BUFFER(p->k.buffer),      CLA_ARG_BUFFER(p->v.buffer),
-        CLA_ARG_BUFFER(p->o.buffer),     CLA_ARG_BUFFER(p->lse.buffer),    CLA_ARG_BUFFER(plan->spans),
-        CLA_ARG_BUFFER(p->keep.buffer),  CLA_ARG_BUFFER(p->drop.buffer),   CLA_ARG_BUFFER(p->bias.buffer),
-        CLA_ARG_BUFFER(plan->slopes),    CLA_ARG_BUFFER(plan->q_segments), CLA_ARG_BUFFER(plan->k_segments),
-        CLA_ARG_BUFFER(p->sinks.buffer), CLA_ARG_BUFFER(plan->table),      CLA_ARG_VALUE(a)};
-    return cla_launch(plan->context, s->kernel, s->tiles * s->chunks * p->H * p->B, args,
-                      (int)(sizeof args / sizeof *args));
+    clattn_buffer *counts;
+    CLA_TRY(cla_profile_counts(plan->context, s->kernel, &counts));
+    a.has_counts = counts != NULL;
+    const cla_arg args[] = {CLA_ARG_BUFFER(p->q.buffer),      CLA_ARG_BUFFER(p->k.buffer),
+                            CLA_ARG_BUFFER(p->v.buffer),      CLA_ARG_BUFFER(p->o.buffer),
+                            CLA_ARG_BUFFER(p->lse.buffer),    CLA_ARG_BUFFER(plan->spans),
+                            CLA_ARG_BUFFER(p->keep.buffer),   CLA_ARG_BUFFER(p->drop.buffer),
+                            CLA_ARG_BUFFER(p->bias.buffer),   CLA_ARG_BUFFER(plan->slopes),
+                            CLA_ARG_BUFFER(plan->q_segments), CLA_ARG_BUFFER(plan->k_segments),
+                            CLA_ARG_BUFFER(p->sinks.buffer),  CLA_ARG_BUFFER(plan->table),
+                            CLA_ARG_BUFFER(counts),           CLA_ARG_VALUE(a)};
+    CLA_TRY(cla_launch(plan->context, s->kernel, s->tiles * s->chunks * p->H * p->B, args,
+                       (int)(sizeof args / sizeof *args)));
+done:
+    return status;
 }
 
 static void destroy(clattn_plan *plan) {

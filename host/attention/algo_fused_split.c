@@ -83,8 +83,8 @@ static void cut_rows(const cla_problem *p, state *s) {
     s->chunks = cla_ceil_div(cla_max(p->Dv, 1), s->columns);
 }
 
-/* Splits help only while there are fewer work-items than cores can be kept busy with. With batch_invariant they begin at
- * fixed keys, whatever the batch. */
+/* Splits help only while there are fewer work-items than cores can be kept busy with. With batch_invariant they begin
+ * at fixed keys, whatever the batch. */
 static void cut_keys(const cla_problem *p, const clattn_device_info *device, state *s) {
     const int64_t items = p->B * p->Hk * s->tiles * s->chunks, wanted = 4 * (int64_t)device->compute_units;
     const int64_t splits = items >= wanted ? 1 : cla_min(cla_ceil_div(wanted, items), p->M / LEAST_KEYS);
@@ -98,7 +98,8 @@ static clattn_status ask_for_parts(clattn_plan *plan, state *s) {
     s->part = cla_round_up(p->Dv, 16) + 16;
     if (s->splits == 1)
         return CLATTN_OK;
-    if (!p->batch_invariant && rows * s->splits * s->part * size > cla_plan_scratch_left(plan)) { /* slower, and in no scratch at all */
+    if (!p->batch_invariant &&
+        rows * s->splits * s->part * size > cla_plan_scratch_left(plan)) { /* slower, and in no scratch at all */
         cla_str_append(&plan->text, "max_workspace leaves no room for %lld splits of the keys\n", (long long)s->splits);
         s->splits = 1;
         s->split_keys = cla_round_up(p->M, TILE);
@@ -155,14 +156,26 @@ static clattn_status execute(clattn_plan *plan) {
     a.split_keys = (cl_int)s->split_keys;
     a.part = (cl_int)s->part;
     a.part_0 = (cl_long)(s->parts_at / clattn_dtype_size(p->dtype));
-    const cla_arg args[] = {CLA_ARG_BUFFER(p->q.buffer),      CLA_ARG_BUFFER(p->k.buffer),
-                            CLA_ARG_BUFFER(p->v.buffer),      CLA_ARG_BUFFER(p->o.buffer),
-                            CLA_ARG_BUFFER(p->lse.buffer),    CLA_ARG_BUFFER(plan->spans),
-                            CLA_ARG_BUFFER(p->keep.buffer),   CLA_ARG_BUFFER(p->drop.buffer),
-                            CLA_ARG_BUFFER(p->bias.buffer),   CLA_ARG_BUFFER(plan->slopes),
-                            CLA_ARG_BUFFER(plan->q_segments), CLA_ARG_BUFFER(plan->k_segments),
-                            CLA_ARG_BUFFER(p->sinks.buffer),  CLA_ARG_BUFFER(plan->table),
-                            CLA_ARG_BUFFER(plan->scratch),    CLA_ARG_VALUE(a)};
+    clattn_buffer *counts;
+    CLA_TRY(cla_profile_counts(plan->context, s->split, &counts));
+    a.has_counts = counts != NULL;
+    const cla_arg args[] = {CLA_ARG_BUFFER(p->q.buffer),
+                            CLA_ARG_BUFFER(p->k.buffer),
+                            CLA_ARG_BUFFER(p->v.buffer),
+                            CLA_ARG_BUFFER(p->o.buffer),
+                            CLA_ARG_BUFFER(p->lse.buffer),
+                            CLA_ARG_BUFFER(plan->spans),
+                            CLA_ARG_BUFFER(p->keep.buffer),
+                            CLA_ARG_BUFFER(p->drop.buffer),
+                            CLA_ARG_BUFFER(p->bias.buffer),
+                            CLA_ARG_BUFFER(plan->slopes),
+                            CLA_ARG_BUFFER(plan->q_segments),
+                            CLA_ARG_BUFFER(plan->k_segments),
+                            CLA_ARG_BUFFER(p->sinks.buffer),
+                            CLA_ARG_BUFFER(plan->table),
+                            CLA_ARG_BUFFER(counts),
+                            CLA_ARG_BUFFER(plan->scratch),
+                            CLA_ARG_VALUE(a)};
     CLA_TRY(cla_launch(plan->context, s->split, s->tiles * s->splits * s->chunks * p->Hk * p->B, args,
                        (int)(sizeof args / sizeof *args)));
     if (s->splits > 1)

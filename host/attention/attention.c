@@ -73,10 +73,11 @@ static clattn_status upload_array(clattn_plan *plan, const char *what, const voi
     if (!data || cla_context_is_cpu(plan->context))
         return CLATTN_OK;
     const size_t bytes = (size_t)count * size;
-    CLA_CHECK((int64_t)bytes <= cla_plan_scratch_left(plan), CLATTN_E_LIMIT,
-              "workspace: %s need %zu bytes, above the %lld left of the limit of %lld; raise max_workspace or split the "
-              "batch",
-              what, bytes, (long long)cla_plan_scratch_left(plan), (long long)scratch_limit(plan));
+    CLA_CHECK(
+        (int64_t)bytes <= cla_plan_scratch_left(plan), CLATTN_E_LIMIT,
+        "workspace: %s need %zu bytes, above the %lld left of the limit of %lld; raise max_workspace or split the "
+        "batch",
+        what, bytes, (long long)cla_plan_scratch_left(plan), (long long)scratch_limit(plan));
     CLA_TRY(cla_buffer_create_from(plan->context, data, bytes, buffer));
     plan->hidden_bytes += bytes;
 done:

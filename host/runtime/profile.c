@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Time per kernel, from events. Events are harvested when asked, and when many have gathered. */
 #include "base/mem.h"
+#include "runtime/buffer.h"
+#include "runtime/kernel.h"
+#include "runtime/launch.h"
 #include "runtime/state.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PENDING = 512, KERNELS = 64 };
+enum { PENDING = 512, KERNELS = 64, COUNTERS = 16, HALVES = 4 };
 
 struct cla_profile {
     struct {
@@ -16,6 +19,11 @@ struct cla_profile {
     size_t pending_count;
     clattn_profile_entry entries[KERNELS];
     size_t entry_count;
+    struct { /* computed and skipped blocks of a kernel, on the device */
+        char name[48];
+        clattn_buffer *counts; /* cl_uint [HALVES] */
+    } counters[COUNTERS];
+    size_t counter_count;
 };
 
 clattn_status cla_profile_create(clattn_context *context) {
@@ -72,9 +80,53 @@ void cla_profile_add(clattn_context *context, const char *name, cl_event event) 
     pthread_mutex_unlock(&context->lock);
 }
 
+/* ---- counts of blocks ---- */
+
+static const cl_uint no_counts[HALVES];
+
+clattn_status cla_profile_counts(clattn_context *context, const cla_kernel *kernel, clattn_buffer **counts) {
+    clattn_status status = CLATTN_OK;
+    cla_profile *p = context->profile;
+    size_t i = 0;
+    *counts = NULL;
+    if (!p)
+        return CLATTN_OK;
+    pthread_mutex_lock(&context->lock);
+    while (i < p->counter_count && strcmp(p->counters[i].name, kernel->name) != 0)
+        i++;
+    if (i == p->counter_count && i < COUNTERS) {
+        CLA_TRY(cla_buffer_create_from(context, no_counts, sizeof no_counts, &p->counters[i].counts));
+        snprintf(p->counters[i].name, sizeof p->counters[i].name, "%s", kernel->name);
+        p->counter_count++;
+    }
+    if (i < p->counter_count)
+        *counts = p->counters[i].counts;
+done:
+    pthread_mutex_unlock(&context->lock);
+    return status;
+}
+
+/* Into the entry of the same kernel. The lock is held. */
+static clattn_status take_counts(cla_profile *p) {
+    clattn_status status = CLATTN_OK;
+    cl_uint n[HALVES];
+    for (size_t c = 0; c < p->counter_count; c++) {
+        CLA_TRY(clattn_buffer_download(p->counters[c].counts, 0, n, sizeof n));
+        for (size_t i = 0; i < p->entry_count; i++)
+            if (strcmp(p->entries[i].name, p->counters[c].name) == 0) {
+                p->entries[i].computed_blocks = (uint64_t)n[1] << 32 | n[0];
+                p->entries[i].skipped_blocks = (uint64_t)n[3] << 32 | n[2];
+            }
+    }
+done:
+    return status;
+}
+
 void cla_profile_destroy(clattn_context *context) {
     if (!context->profile)
         return;
+    for (size_t c = 0; c < context->profile->counter_count; c++)
+        clattn_buffer_destroy(context->profile->counters[c].counts);
     harvest(context->profile, false);
     cla_free(context->profile);
     context->profile = NULL;
@@ -97,6 +149,7 @@ clattn_status clattn_context_profile(clattn_context *context, clattn_profile_ent
     pthread_mutex_lock(&context->lock);
     locked = true;
     CLA_TRY(harvest(context->profile, true));
+    CLA_TRY(take_counts(context->profile));
     qsort(context->profile->entries, context->profile->entry_count, sizeof *entries, by_total);
     *count = context->profile->entry_count;
     for (size_t i = 0; i < *count && i < capacity; i++)
@@ -113,5 +166,7 @@ void clattn_context_profile_reset(clattn_context *context) {
     pthread_mutex_lock(&context->lock);
     harvest(context->profile, false);
     context->profile->entry_count = 0;
+    for (size_t c = 0; c < context->profile->counter_count; c++)
+        clattn_buffer_upload(context->profile->counters[c].counts, 0, no_counts, sizeof no_counts);
     pthread_mutex_unlock(&context->lock);
 }

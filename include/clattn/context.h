@@ -64,6 +64,9 @@ typedef struct clattn_profile_entry {
     char name[48]; /* kernel */
     uint64_t count;
     double total_ms, min_ms, max_ms;
+    /* Of fused kernels, else 0: blocks of keys that tiles of queries computed, and those that they skipped since no
+     * query of the tile sees a key of them (causal, window, lengths ...). */
+    uint64_t computed_blocks, skipped_blocks;
 } clattn_profile_entry;
 
 /* Time per kernel since the last reset, longest total first; waits. Writes at most capacity entries.
