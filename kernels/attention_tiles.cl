@@ -4,10 +4,10 @@
  * queries of one head and at most 4 TC NV columns of O, and walks the keys BN = TC NC at a time; a work-item owns NR
  * queries x NC keys of the scores and NR queries x 4 NV columns of O in registers. Key: REAL; TR, TC, NR, NC, NV; DC
  * dims a slice of Q and K, JC keys a slice of V; SLICED 0 or 1 (see multiply_scores); ALIGNED4 0; 1: D, Dv, strides
- * and offsets of q, k, v, o are multiples of 4; 2: base pointers are aligned to 4 elements, too; MASKS 1: intervals,
- * 2: tensors. */
+ * and offsets of q, k, v, o are multiples of 4; 2: base pointers are aligned to 4 elements, too; MASKS 1:
+ * intervals, 2: score masks. */
 #define INTERVAL (MASKS & 1)
-#define TENSOR (MASKS & 2)
+#define SCORE (MASKS & 2)
 #define WG (TR * TC)
 #define BM (TR * NR)
 #define BN (TC * NC)
@@ -23,6 +23,7 @@
 #endif
 /* x indexes registers, so the loop must vanish; some compilers unroll it only in a function of its own. */
 #define EACH(x, count) _Pragma("unroll") for (int x = 0; x < (count); x++)
+#define INLINE static inline __attribute__((always_inline))
 /* The weight of an excluded key. It is told from other zeros only where its value must be selected away. */
 #define EXCLUDED (-R(0.0))
 
@@ -56,25 +57,26 @@ static inline real4 load4(__global const real *p, int d, int dims) {
 /* Dims d .. d + DC of BN keys from n on and BM queries from i0 on. Rows past the end repeat the last (they are masked,
  * or never stored). */
 static inline void fill_scores(__local real4 *keys, __local real4 *queries, __global const real *K,
-                               __global const real *Q, const cla_attention_args *a, int n, int i0, int d, uint lid) {
+                               __global const real *Q, const cla_attention_args *a, int n, int end, int i0, int N,
+                               int d, uint lid) {
     const int row = lid / (DC / 4), col = lid % (DC / 4), step = WG / (DC / 4);
     real4 k[BN / (WG / (DC / 4))], q[BM / (WG / (DC / 4))];
-    EACH(x, BN / step) k[x] = load4(K + min(n + row + step * x, a->M - 1) * a->k_j, d + 4 * col, a->D);
-    EACH(x, BM / step) q[x] = load4(Q + min(i0 + row + step * x, a->N - 1) * a->q_i, d + 4 * col, a->D);
+    EACH(x, BN / step) k[x] = load4(K + min(n + row + step * x, end - 1) * a->k_j, d + 4 * col, a->D);
+    EACH(x, BM / step) q[x] = load4(Q + min(i0 + row + step * x, N - 1) * a->q_i, d + 4 * col, a->D);
     EACH(x, BN / step) keys[(row + step * x) * DSTRIDE + col] = k[x];
     EACH(x, BM / step) queries[(row + step * x) * DSTRIDE + col] = q[x];
 }
 
-/* Row y of a slice of V is the key that column x0 + y of the weights stands for; from M on, zeros. Raises *poison when
- * a value is no finite number: only then can a weight of zero do harm. */
-static inline void fill_values(__local real4 *dst, __global const real *V, long stride, int n, int x0, int M, int width,
-                               uint lid, __local int *poison) {
+/* Row y of a slice of V is the key that column x0 + y of the weights stands for; from `end` on, zeros. Raises *poison
+ * when a value is no finite number: only then can a weight of zero do harm. */
+static inline void fill_values(__local real4 *dst, __global const real *V, long stride, int n, int x0, int end,
+                               int width, uint lid, __local int *poison) {
     const int first = n + x0 / (4 * TC) * (4 * TC) + x0 % (4 * TC) / 4;
     real4 v[JC * VSTRIDE / WG], probe = (real4)(R(0.0));
     EACH(x, JC * VSTRIDE / WG) {
         const int y = (lid + WG * x) / VSTRIDE, col = lid + WG * x - y * VSTRIDE, j = first + y % 4 * TC + y / 4;
-        v[x] = load4(V + min(j, M - 1) * stride, 4 * col, width);
-        v[x] = j < M ? v[x] : (real4)(R(0.0));
+        v[x] = load4(V + min(j, end - 1) * stride, 4 * col, width);
+        v[x] = j < end ? v[x] : (real4)(R(0.0));
     }
     EACH(x, JC * VSTRIDE / WG) {
         dst[lid + WG * x] = v[x];
@@ -129,14 +131,15 @@ static inline void select_values(real4 o[NR][NV], __local const real *p, __local
         }
 }
 
-/* One tensor mask, `a` with the flags of the others cleared: then no load waits for a test. `more`: after another. */
-__attribute__((always_inline)) static inline void
-fetch_mask(__local real *p, const cla_mask_args *a, __global const uchar *keep, __global const uchar *drop,
-           __global const real *bias, int b, int h, int i, int last, int j, int more) {
+/* Some score masks, `a` with the flags of the others cleared: then no load waits for a test. `more`: after others. */
+INLINE void fetch_some(__local real *p, const cla_masks *m, const cla_mask_args *a, int b, int h, int i, int last,
+                       int j, int end, int more) {
+    cla_masks some = *m;
+    some.a = a;
 #pragma unroll 2
     for (int r = 0; r < NR; r++) {
         real x[NC];
-        EACH(c, NC) x[c] = cla_bias_of(a, keep, drop, bias, b, h, min(i + TR * r, last), min(j + TC * c, a->M - 1));
+        EACH(c, NC) x[c] = cla_added_to(&some, b, h, min(i + TR * r, last), min(j + TC * c, end - 1));
         EACH(c, NC) {
             __local real *to = p + 4 * (TR * PSTRIDE * r + TC * (c / 4)) + c % 4;
             *to = more && x[c] != -INFINITY ? *to : x[c];
@@ -144,22 +147,45 @@ fetch_mask(__local real *p, const cla_mask_args *a, __global const uchar *keep, 
     }
 }
 
-/* What tensor masks add to the own scores, -inf to exclude, into the place where the own weights will be: that takes no
+/* What score masks add to the own scores, -inf to exclude, into the place where the own weights will be: that takes no
  * registers. i and j: the first own query and key. */
-static inline void fetch_masks(__local real *p, const cla_mask_args *a, __global const uchar *keep,
-                               __global const uchar *drop, __global const real *bias, int b, int h, int i, int last,
-                               int j) {
-    cla_mask_args one = *a;
-    one.has_keep = one.has_drop = 0;
-    fetch_mask(p, &one, keep, drop, bias, b, h, i, last, j, 0); /* zeros where there is no bias */
-    one.has_bias = 0;
-    one.has_keep = 1;
-    if (a->has_keep)
-        fetch_mask(p, &one, keep, drop, bias, b, h, i, last, j, 1);
-    one.has_keep = 0;
-    one.has_drop = 1;
-    if (a->has_drop)
-        fetch_mask(p, &one, keep, drop, bias, b, h, i, last, j, 1);
+INLINE void fetch_masks(__local real *p, const cla_masks *m, int b, int h, int i, int last, int j, int end) {
+    cla_mask_args a = *m->a;
+    a.has_keep = a.has_drop = a.has_segments = 0;
+    a.bias_type = CLA_REAL_TYPE;
+    fetch_some(p, m, &a, b, h, i, last, j, end, 0); /* zeros where there is neither bias nor slope */
+    a.has_bias = a.has_slopes = 0;
+    a.has_keep = 1;
+    if (m->a->has_keep)
+        fetch_some(p, m, &a, b, h, i, last, j, end, 1);
+    a.has_keep = 0;
+    a.has_drop = 1;
+    if (m->a->has_drop)
+        fetch_some(p, m, &a, b, h, i, last, j, end, 1);
+    a.has_drop = 0;
+    a.has_segments = 1;
+    if (m->a->has_segments)
+        fetch_some(p, m, &a, b, h, i, last, j, end, 1);
+}
+
+/* The soft cap, by way of the same place: one tanh in a loop, which could not index registers. */
+static inline void cap_scores(real s[NR][NC], __local real4 *p, real cap) {
+    EACH(r, NR) EACH(g, NC / 4) p[TR * PSTRIDE * r + TC * g] =
+        (real4)(s[r][4 * g], s[r][4 * g + 1], s[r][4 * g + 2], s[r][4 * g + 3]);
+#pragma unroll 1
+    for (int r = 0; r < NR; r++)
+#pragma unroll 1
+        for (int g = 0; g < NC / 4; g++) {
+            __local real4 *x = p + TR * PSTRIDE * r + TC * g;
+            *x = cap * tanh(*x / cap);
+        }
+    EACH(r, NR) EACH(g, NC / 4) {
+        const real4 x = p[TR * PSTRIDE * r + TC * g];
+        s[r][4 * g] = x.x;
+        s[r][4 * g + 1] = x.y;
+        s[r][4 * g + 2] = x.z;
+        s[r][4 * g + 3] = x.w;
+    }
 }
 
 static inline void add_masks(real s[NR][NC], __local const real4 *p) {
@@ -176,9 +202,9 @@ static inline void scale_scores(real s[NR][NC], real scale) {
     EACH(r, NR) EACH(c, NC) s[r][c] *= scale;
 }
 
-/* Drops keys outside the rows' intervals, where there are `some`; returns whether a key below M is excluded, by an
+/* Drops keys outside the rows' intervals, where there are `some`; returns whether a key below `end` is excluded, by an
  * interval or by a score of -inf. j: the first own key. */
-static inline int drop_scores(real s[NR][NC], int some, __local const int2 *bounds, int j, int M) {
+static inline int drop_scores(real s[NR][NC], int some, __local const int2 *bounds, int j, int end) {
     real low = INFINITY;
     EACH(r, NR) EACH(c, NC) low = fmin(low, s[r][c]);
     int excluded = low == -INFINITY;
@@ -187,12 +213,12 @@ static inline int drop_scores(real s[NR][NC], int some, __local const int2 *boun
 #if INTERVAL
             const int2 w = bounds[TR * r] - j;
 #else
-            const int2 w = (int2)(0, M - j);
+            const int2 w = (int2)(0, end - j);
 #endif
             EACH(c, NC) {
                 const int drop = TC * c < w.x || TC * c >= w.y;
                 s[r][c] = drop ? -INFINITY : s[r][c];
-                excluded |= drop && j + TC * c < M; /* from M on the values are zeros */
+                excluded |= drop && j + TC * c < end; /* from there on the values are zeros */
             }
         }
     return excluded;
@@ -255,14 +281,28 @@ static inline void join_sums(real l[NR], __local const real *sums) {
     EACH(r, NR) EACH(x, TC) l[r] += sums[WG * r + x];
 }
 
+/* A logit without a value joins each row: sums become relative to the larger of m and it. `scale`: what O is divided
+ * by. Without a sink (-inf): 1 / l. */
+static inline void finish_rows(real m[NR], real l[NR], real scale[NR], real sink) {
+    EACH(r, NR) {
+        const real top = sink > m[r] ? sink : m[r], seen = l[r];
+        real shrink = R(1.0);
+        if (sink != -INFINITY) {
+            shrink = m[r] == -INFINITY ? R(0.0) : exp(m[r] - top);
+            l[r] = l[r] * shrink + exp(sink - top);
+            m[r] = top;
+        }
+        scale[r] = seen == R(0.0) ? R(0.0) : shrink / l[r];
+    }
+}
+
 /* The pointer moves, rather than an index: else some compilers keep the loop, and o in memory. */
-static inline void store_rows(__global real *O, long stride, int i, int N, int tc, int width, const real l[NR],
+static inline void store_rows(__global real *O, long stride, int i, int N, int tc, int width, const real scale[NR],
                               real4 o[NR][NV]) {
     O += i * stride + 4 * tc;
     EACH(r, NR) {
-        const real inverse = l[r] == R(0.0) ? R(0.0) : R(1.0) / l[r];
         EACH(z, NV) {
-            const real4 x = o[r][z] * inverse;
+            const real4 x = o[r][z] * scale[r];
             const int rest = i + TR * r < N ? width - 4 * (tc + TC * z) : 0;
 #if ALIGNED4 == 2
             if (rest > 0)
@@ -300,9 +340,11 @@ static inline int rest_of(size_t x, size_t quotient, int count) { return (uint)x
  *   Source  Milakov & Gimelshein 2018 (online softmax), Dao 2023 (query tiles outside, key tiles inside). */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention_tiles(__global const real *restrict Q, __global const real *restrict K, __global const real *restrict V,
-                __global real *restrict O, __global real *restrict LSE, __global const int2 *restrict spans,
+                __global real *restrict O, __global real *restrict LSE, __global const cla_span *restrict spans,
                 __global const uchar *restrict keep, __global const uchar *restrict drop,
-                __global const real *restrict bias, const cla_attention_args a) {
+                __global const real *restrict bias, __global const float *restrict slopes,
+                __global const int *restrict q_segments, __global const int *restrict k_segments,
+                __global const real *restrict sinks, __global const int *restrict table, const cla_attention_args a) {
     __local real4 tiles[TILES]; /* slices of K and Q; then the weights and the row maxima */
     __local real4 values[JC * VSTRIDE];
     __local int2 bounds[INTERVAL ? BM : 1];
@@ -315,14 +357,28 @@ attention_tiles(__global const real *restrict Q, __global const real *restrict K
     const int tile = rest_of(id, pass, a.tiles), chunk = rest_of(pass, head, a.chunks);
     const int h = rest_of(head, batch, a.H), b = batch;
     const int i0 = (a.long_first ? a.tiles - 1 - tile : tile) * BM, width = min(a.columns, a.Dv - chunk * a.columns);
-    Q += a.q_0 + b * a.q_b + h * a.q_h;
-    K += a.k_0 + b * a.k_b + h / a.group * a.k_h;
-    V += a.v_0 + b * a.v_b + h / a.group * a.v_h + chunk * a.columns;
+#if MASKS
+    const cla_masks masks = {&a.mask, spans, keep, drop, bias, slopes, q_segments, k_segments};
+#endif
+    long q_row = 0, k_row = 0;
+    int N = a.N;
+#if INTERVAL
+    if (a.ragged) {
+        q_row = spans[b].q_row;
+        k_row = spans[b].k_row;
+        N = spans[b].queries;
+    }
+#endif
+    Q += a.q_0 + b * a.q_b + h * a.q_h + q_row * a.q_i;
+    K += a.k_0 + b * a.k_b + h / a.group * a.k_h + k_row * a.k_j;
+    V += a.v_0 + b * a.v_b + h / a.group * a.v_h + k_row * a.v_j + chunk * a.columns;
     if (lid == 0)
         poison = 0;
 #if INTERVAL
-    for (uint row = lid; row < BM; row += WG) /* rows after N are copies of the last */
-        bounds[row] = spans ? cla_keys_of(&a.mask, spans, b, min(i0 + (int)row, a.N - 1)) : (int2)(0, a.M);
+    for (uint row = lid; row < BM; row += WG) /* rows after N are copies of the last, if there is any here */
+        bounds[row] = i0 >= N ? (int2)(a.M, 0)
+                      : spans ? cla_keys_of(&masks, b, min(i0 + (int)row, N - 1))
+                              : (int2)(0, a.M);
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
 #if INTERVAL
@@ -332,27 +388,29 @@ attention_tiles(__global const real *restrict Q, __global const real *restrict K
 #else
     const int4 hull = (int4)(0, 0, a.M, a.M);
 #endif
-    real m[NR], l[NR]; /* l: over this work-item's own keys, joined at the end */
+    const int end = hull.w; /* no key from there on is read */
+    real m[NR], l[NR];      /* l: over this work-item's own keys, joined at the end */
     real4 o[NR][NV];
     clear_row(m, -INFINITY);
     clear_row(l, R(0.0));
     clear_values(o);
-    for (int n = hull.x / BN * BN; n < hull.w; n += BN) {
+    for (int n = hull.x / BN * BN; n < end; n += BN) {
         real s[NR][NC];
         clear_scores(s);
         for (int d = 0; d < a.D; d += DC) {
-            fill_scores(tiles, queries, K, Q, &a, n, i0, d, lid);
+            fill_scores(tiles, queries, K, Q, &a, n, end, i0, N, d, lid);
             barrier(CLK_LOCAL_MEM_FENCE);
             multiply_scores(s, queries + tr * DSTRIDE, tiles + tc * DSTRIDE, min(a.D - d + 3, DC) / 4);
             barrier(CLK_LOCAL_MEM_FENCE);
         }
         scale_scores(s, SCALE_OF(a));
-#if TENSOR
-        fetch_masks((__local real *)(tiles + tr * PSTRIDE + tc), &a.mask, keep, drop, bias, b, h, i0 + tr, a.N - 1,
-                    n + tc);
+#if SCORE
+        if (a.mask.softcap > 0.0f)
+            cap_scores(s, tiles + tr * PSTRIDE + tc, OF_BITS(a.mask.softcap_bits, a.mask.softcap));
+        fetch_masks((__local real *)(tiles + tr * PSTRIDE + tc), &masks, b, h, i0 + tr, N - 1, n + tc, end);
         add_masks(s, tiles + tr * PSTRIDE + tc);
 #endif
-        int excluded = drop_scores(s, n < hull.y || n + BN > hull.z, bounds + tr, n + tc, a.M);
+        int excluded = drop_scores(s, n < hull.y || n + BN > hull.z, bounds + tr, n + tc, end);
         share_maxima(s, (__local real *)maxima + lid);
         excludes[lid] = excluded;
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -361,7 +419,7 @@ attention_tiles(__global const real *restrict Q, __global const real *restrict K
         soften(s, m, l, o, maxima + tr * (TC / 4), tiles + tr * PSTRIDE + tc);
         for (int x = 0; x < BN; x += JC) {
             if (width > 0)
-                fill_values(values, V, a.v_j, n, x, a.M, width, lid, &poison);
+                fill_values(values, V, a.v_j, n, x, end, width, lid, &poison);
             barrier(CLK_LOCAL_MEM_FENCE);
             if (width > 0 && (excluded & (MASKS ? poison : 1)))
                 select_values(o, (__local const real *)(tiles + tr * PSTRIDE) + x, values + tc);
@@ -374,7 +432,10 @@ attention_tiles(__global const real *restrict Q, __global const real *restrict K
     barrier(CLK_LOCAL_MEM_FENCE);
     clear_row(l, R(0.0));
     join_sums(l, (__local const real *)maxima + tr * TC);
-    store_rows(O + a.o_0 + b * a.o_b + h * a.o_h + chunk * a.columns, a.o_i, i0 + tr, a.N, tc, width, l, o);
+    real scale[NR];
+    finish_rows(m, l, scale, a.mask.has_sinks ? sinks[h] : -INFINITY);
+    O += a.o_0 + b * a.o_b + h * a.o_h + q_row * a.o_i + chunk * a.columns;
+    store_rows(O, a.o_i, i0 + tr, N, tc, width, scale, o);
     if (a.has_lse && chunk == 0 && tc == 0)
-        store_lse(LSE + a.lse_0 + b * a.lse_b + h * a.lse_h, a.lse_i, i0 + tr, a.N, m, l);
+        store_lse(LSE + a.lse_0 + b * a.lse_b + h * a.lse_h + q_row * a.lse_i, a.lse_i, i0 + tr, N, m, l);
 }

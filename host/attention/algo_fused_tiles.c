@@ -9,7 +9,7 @@
 #include "attention/tiles.h"
 #include <stdio.h>
 
-enum { INTERVAL = 1, TENSOR = 2 }; /* MASKS of the kernel */
+enum { INTERVAL = 1, SCORE = 2 }; /* MASKS of the kernel */
 
 typedef struct {
     cla_tiling tiling;
@@ -68,9 +68,9 @@ static int alignment_key(const clattn_plan *plan) {
 static clattn_status make_kernel(const clattn_plan *plan, const cla_tiling *tiling, bool by_four, cla_kernel **kernel) {
     const cla_problem *p = &plan->problem;
     const cla_tile *t = &tiling->tile;
-    int masks = (p->interval ? INTERVAL : 0) | (p->score ? TENSOR : 0);
+    int masks = (p->interval ? INTERVAL : 0) | (p->score ? SCORE : 0);
     if (!by_four && masks)
-        masks = INTERVAL | TENSOR; /* two kinds are enough there */
+        masks = INTERVAL | SCORE; /* two kinds are enough there */
     cla_key key = cla_key_make("attention_tiles.cl", "attention_tiles");
     cla_key_define(&key, "REAL", p->dtype == CLATTN_F64 ? 64 : 32);
     cla_key_define(&key, "TR", t->tr);
@@ -146,11 +146,12 @@ static clattn_status execute(clattn_plan *plan) {
     a.columns = t->columns;
     a.chunks = t->chunks;
     a.long_first = p->causal;
-    const cla_arg args[] = {CLA_ARG_BUFFER(p->q.buffer),    CLA_ARG_BUFFER(p->k.buffer),
-                            CLA_ARG_BUFFER(p->v.buffer),    CLA_ARG_BUFFER(p->o.buffer),
-                            CLA_ARG_BUFFER(p->lse.buffer),  CLA_ARG_BUFFER(plan->spans),
-                            CLA_ARG_BUFFER(p->keep.buffer), CLA_ARG_BUFFER(p->drop.buffer),
-                            CLA_ARG_BUFFER(p->bias.buffer), CLA_ARG_VALUE(a)};
+    const cla_arg args[] = {
+        CLA_ARG_BUFFER(p->q.buffer),     CLA_ARG_BUFFER(p->k.buffer),      CLA_ARG_BUFFER(p->v.buffer),
+        CLA_ARG_BUFFER(p->o.buffer),     CLA_ARG_BUFFER(p->lse.buffer),    CLA_ARG_BUFFER(plan->spans),
+        CLA_ARG_BUFFER(p->keep.buffer),  CLA_ARG_BUFFER(p->drop.buffer),   CLA_ARG_BUFFER(p->bias.buffer),
+        CLA_ARG_BUFFER(plan->slopes),    CLA_ARG_BUFFER(plan->q_segments), CLA_ARG_BUFFER(plan->k_segments),
+        CLA_ARG_BUFFER(p->sinks.buffer), CLA_ARG_BUFFER(plan->table),      CLA_ARG_VALUE(a)};
     CLA_TRY(cla_launch(plan->context, v->kernel, (int64_t)a.tiles * a.chunks * p->H * p->B, args,
                        (int)(sizeof args / sizeof *args)));
 done:
@@ -173,6 +174,7 @@ const cla_algorithm cla_algo_fused_tiles = {
     .applies = applies,
     .suits = suits,
     .unit_inner = true,
+    .sums_type = true,
     .create = create,
     .execute = execute,
     .destroy = destroy};
