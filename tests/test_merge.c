@@ -216,7 +216,7 @@ static clattn_status merge_rows(clattn_context *context, const row *parts, int c
 
 static bool same_bits(float a, float b) { return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b)); }
 
-Test(merge, empty_parts_and_special_numbers) {
+Test(merge, A11_empty_parts_and_special_numbers) {
     const float none = -INFINITY, nan = NAN, inf = INFINITY;
     const struct {
         row parts[6];
