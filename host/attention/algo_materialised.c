@@ -114,6 +114,99 @@ done:
     return status;
 }
 
+/* ---- products ---- */
+
+static int64_t element_at(const clattn_plan *plan, size_t bytes) {
+    return (int64_t)(bytes / clattn_dtype_size(plan->problem.dtype));
+}
+
+/* q or k as CLBlast gets it: itself, or its copy. */
+static clattn_tensor placed(const clattn_plan *plan, const materialised *a, int which, const clattn_tensor *from) {
+    if (!a->copies[which].active)
+        return *from;
+    clattn_tensor r = dense(from);
+    r.buffer = plan->scratch;
+    r.offset = element_at(plan, a->copies[which].at);
+    return r;
+}
+
+static cla_gemm scores_product(const clattn_plan *plan, const materialised *a, const chunk *c) {
+    const cla_problem *p = &plan->problem;
+    const clattn_tensor *q = &a->q, *k = &a->k;
+    const int64_t matrix = c->n * c->M, head = c->hk0 * p->group + c->m0, i = c->q_row + c->i0;
+    return (cla_gemm){
+        .dtype = p->dtype,
+        .m = c->n,
+        .n = c->M,
+        .k = p->D,
+        .a = {q->buffer, q->offset + c->b0 * q->stride[0] + head * q->stride[1] + i * q->stride[2], q->stride[2],
+              false},
+        .b = {k->buffer, k->offset + c->b0 * k->stride[0] + c->hk0 * k->stride[1] + c->k_row * k->stride[2],
+              k->stride[2], true},
+        .c = {plan->scratch, element_at(plan, a->scores_at), c->M, false},
+        .axes = {{c->nb, q->stride[0], k->stride[0], c->nk * c->nm * matrix},
+                 {c->nk, p->group * q->stride[1], k->stride[1], c->nm * matrix},
+                 {c->nm, q->stride[1], 0, matrix}},
+    };
+}
+
+static cla_gemm values_product(const clattn_plan *plan, const materialised *a, const chunk *c, int64_t d0, int64_t nd) {
+    const cla_problem *p = &plan->problem;
+    const clattn_tensor *o = &p->o;
+    const int64_t matrix = c->n * c->M, values = c->M * nd, head = c->hk0 * p->group + c->m0, i = c->q_row + c->i0;
+    return (cla_gemm){
+        .dtype = p->dtype,
+        .m = c->n,
+        .n = nd,
+        .k = c->M,
+        .a = {plan->scratch, element_at(plan, a->scores_at), c->M, false},
+        .b = {plan->scratch, element_at(plan, a->values_at), nd, false},
+        .c = {o->buffer, o->offset + c->b0 * o->stride[0] + head * o->stride[1] + i * o->stride[2] + d0, o->stride[2],
+              false},
+        .axes = {{c->nb, c->nk * c->nm * matrix, c->nk * values, o->stride[0]},
+                 {c->nk, c->nm * matrix, values, p->group * o->stride[1]},
+                 {c->nm, matrix, 0, o->stride[1]}},
+    };
+}
+
+static clattn_status check_chunk(const clattn_plan *plan, const materialised *a, const chunk *c) {
+    clattn_status status = CLATTN_OK;
+    const int64_t Dv = plan->problem.Dv, columns = cla_max(1, a->chunks.columns), last = (Dv - 1) / columns * columns;
+    const cla_gemm scores = scores_product(plan, a, c);
+    CLA_TRY(cla_gemm_check(&scores));
+    for (int64_t d = 0; d < Dv; d = d < last ? last : Dv) {
+        const cla_gemm values = values_product(plan, a, c, d, cla_min(columns, Dv - d));
+        CLA_TRY(cla_gemm_check(&values));
+    }
+done:
+    return status;
+}
+
+/* What CLBlast would refuse is refused with the plan: products of the first chunk, which is the largest, and the last,
+ * which reaches furthest. */
+static clattn_status check_products(const clattn_plan *plan, materialised *a) {
+    clattn_status status = CLATTN_OK;
+    const cla_problem *p = &plan->problem;
+    const cla_chunks *s = &a->chunks;
+    const cla_batch *x = p->ragged ? &p->batches[p->B - 1] : NULL;
+    const int64_t batches = x ? 1 : s->batches, N = x ? x->queries : p->N;
+    const chunk first = {.nb = batches, .nk = s->heads, .nm = s->members, .n = s->queries, .M = p->M};
+    chunk last = {.b0 = (p->B - 1) / batches * batches,
+                  .hk0 = (p->Hk - 1) / s->heads * s->heads,
+                  .m0 = (p->group - 1) / s->members * s->members,
+                  .i0 = cla_max(0, N - 1) / s->queries * s->queries,
+                  .M = x ? x->keys : p->M,
+                  .q_row = x ? x->q_row : 0,
+                  .k_row = x ? x->k_row : 0};
+    last.nb = p->B - last.b0, last.nk = p->Hk - last.hk0, last.nm = p->group - last.m0, last.n = N - last.i0;
+    a->q = placed(plan, a, Q, &p->q);
+    a->k = placed(plan, a, K, &p->k);
+    CLA_TRY(check_chunk(plan, a, &first));
+    CLA_TRY(check_chunk(plan, a, &last));
+done:
+    return status;
+}
+
 /* What the keys of a row are counted for: with batch_invariant that of no batch. CLBlast sums in one order of k at
  * every size, since only its direct kernel is used, and keys past a row's end add zeros. */
 static int64_t longest_row(const cla_problem *p) { return p->batch_invariant ? INT32_MAX : p->M; }
@@ -128,6 +221,7 @@ static clattn_status create(clattn_plan *plan) {
     CLA_TRY(ask_for_copy(plan, a, Q, &p->q));
     CLA_TRY(ask_for_copy(plan, a, K, &p->k));
     CLA_TRY(ask_for_chunk(plan, a));
+    CLA_TRY(check_products(plan, a));
     CLA_TRY(cla_softmax_create(plan->context, p->dtype, masks, longest_row(p), &a->softmax));
 done:
     return status;
@@ -145,19 +239,11 @@ static void destroy(clattn_plan *plan) {
 
 /* ---- execution ---- */
 
-static int64_t element_at(const clattn_plan *plan, size_t bytes) {
-    return (int64_t)(bytes / clattn_dtype_size(plan->problem.dtype));
-}
-
-/* q or k, or its copy, which is enqueued. */
-static clattn_status settle(clattn_plan *plan, materialised *a, int which, const clattn_tensor *from,
-                            clattn_tensor *to) {
-    *to = *from;
+/* Enqueues the copy of q or k, if there is one. */
+static clattn_status settle(clattn_plan *plan, const materialised *a, int which, const clattn_tensor *from,
+                            const clattn_tensor *to) {
     if (!a->copies[which].active)
         return CLATTN_OK;
-    *to = dense(from);
-    to->buffer = plan->scratch;
-    to->offset = element_at(plan, a->copies[which].at);
     clattn_tensor x = *from, y = *to;
     for (int axis = 0; axis < 2; axis++)
         if (y.stride[axis] == 0)
@@ -166,23 +252,7 @@ static clattn_status settle(clattn_plan *plan, materialised *a, int which, const
 }
 
 static clattn_status multiply_scores(clattn_plan *plan, const materialised *a, const chunk *c) {
-    const cla_problem *p = &plan->problem;
-    const clattn_tensor *q = &a->q, *k = &a->k;
-    const int64_t matrix = c->n * c->M, head = c->hk0 * p->group + c->m0, i = c->q_row + c->i0;
-    const cla_gemm g = {
-        .dtype = p->dtype,
-        .m = c->n,
-        .n = c->M,
-        .k = p->D,
-        .a = {q->buffer, q->offset + c->b0 * q->stride[0] + head * q->stride[1] + i * q->stride[2], q->stride[2],
-              false},
-        .b = {k->buffer, k->offset + c->b0 * k->stride[0] + c->hk0 * k->stride[1] + c->k_row * k->stride[2],
-              k->stride[2], true},
-        .c = {plan->scratch, element_at(plan, a->scores_at), c->M, false},
-        .axes = {{c->nb, q->stride[0], k->stride[0], c->nk * c->nm * matrix},
-                 {c->nk, p->group * q->stride[1], k->stride[1], c->nm * matrix},
-                 {c->nm, q->stride[1], 0, matrix}},
-    };
+    const cla_gemm g = scores_product(plan, a, c);
     return cla_gemm_batched(plan->context, &g);
 }
 
@@ -242,22 +312,7 @@ static clattn_status clean_values(clattn_plan *plan, const materialised *a, cons
 }
 
 static clattn_status multiply_values(clattn_plan *plan, const materialised *a, const chunk *c, int64_t d0, int64_t nd) {
-    const cla_problem *p = &plan->problem;
-    const clattn_tensor *o = &p->o;
-    const int64_t matrix = c->n * c->M, values = c->M * nd, head = c->hk0 * p->group + c->m0, i = c->q_row + c->i0;
-    const cla_gemm g = {
-        .dtype = p->dtype,
-        .m = c->n,
-        .n = nd,
-        .k = c->M,
-        .a = {plan->scratch, element_at(plan, a->scores_at), c->M, false},
-        .b = {plan->scratch, element_at(plan, a->values_at), nd, false},
-        .c = {o->buffer, o->offset + c->b0 * o->stride[0] + head * o->stride[1] + i * o->stride[2] + d0, o->stride[2],
-              false},
-        .axes = {{c->nb, c->nk * c->nm * matrix, c->nk * values, o->stride[0]},
-                 {c->nk, c->nm * matrix, values, p->group * o->stride[1]},
-                 {c->nm, matrix, 0, o->stride[1]}},
-    };
+    const cla_gemm g = values_product(plan, a, c, d0, nd);
     return cla_gemm_batched(plan->context, &g);
 }
 
@@ -339,6 +394,8 @@ static clattn_status execute(clattn_plan *plan) {
                                        .o = p->o.buffer,
                                        .lse = p->lse.buffer,
                                        .weights = p->weights.buffer};
+    a->q = placed(plan, a, Q, &p->q);
+    a->k = placed(plan, a, K, &p->k);
     CLA_TRY(settle(plan, a, Q, &p->q, &a->q));
     CLA_TRY(settle(plan, a, K, &p->k, &a->k));
     const int64_t batches = p->ragged ? 1 : a->chunks.batches; /* sequences one at a time */
