@@ -26,6 +26,8 @@ typedef struct cla_span {
 #define CLA_F64 1
 #define CLA_F16 2
 #define CLA_BF16 3
+#define CLA_U8 6
+#define CLA_BOOL 7
 #define CLA_Q8_0 8 /* blocks of 32: f16 scale, 32 int8 */
 #define CLA_Q4_0 9 /* blocks of 32: f16 scale, 32 nibbles from -8; the first 16 are the low ones */
 
@@ -135,6 +137,8 @@ typedef struct cla_copy_args {
     cl_long y_0, y_s0, y_s1, y_s2, y_s3;
     cl_int x_type, y_type;
     cl_int page_size, pages; /* of x, for copy_pages: rows of a page, entries of a batch in the table */
+    cl_int columns;          /* of x, for copy_short */
+    cl_int excludes;         /* the byte that excludes a key */
 } cla_copy_args;
 
 #endif

@@ -38,6 +38,22 @@ void copy_pages(__global const void *x, __global void *y, __global const int *ta
               cla_load(x, a.x_0 + i.y * a.x_s1 + row + i.w * a.x_s3, a.x_type));
 }
 
+/* A mask of `columns` keys and what excludes the others: -inf, or a.excludes in a mask of bytes. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+void copy_short(__global const void *x, __global void *y, const cla_copy_args a) {
+    const long n = get_global_id(0);
+    if (n >= a.n0 * a.n1 * a.n2 * a.n3)
+        return;
+    const long4 i = indices(n, &a);
+    const int there = i.w < a.columns;
+    const long at = place_of(i, a.x_0, a.x_s0, a.x_s1, a.x_s2, a.x_s3);
+    const long to = place_of(i, a.y_0, a.y_s0, a.y_s1, a.y_s2, a.y_s3);
+    if (a.x_type == CLA_U8 || a.x_type == CLA_BOOL)
+        ((__global uchar *)y)[to] = there ? ((__global const uchar *)x)[at] : (uchar)a.excludes;
+    else
+        cla_store(y, to, a.y_type, there ? cla_load(x, at, a.x_type) : -INFINITY);
+}
+
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void fill_strided(const real value, __global void *y, const cla_copy_args a) {
     const long n = get_global_id(0);

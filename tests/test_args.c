@@ -87,6 +87,8 @@ static const entry entries[] = {
     FIELD5(cla_copy_args, x_0, x_s0, x_s1, x_s2, x_s3),
     FIELD5(cla_copy_args, y_0, y_s0, y_s1, y_s2, y_s3),
     FIELD4(cla_copy_args, x_type, y_type, page_size, pages),
+    FIELD(cla_copy_args, columns),
+    FIELD(cla_copy_args, excludes),
 };
 enum { ENTRIES = sizeof entries / sizeof *entries };
 

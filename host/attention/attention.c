@@ -261,6 +261,7 @@ static clattn_status rebind(clattn_plan *plan, const clattn_attention_args *args
     tensors.alibi_slopes = NULL;
     tensors.query_segments = tensors.key_segments = NULL;
     tensors.softcap = 0;
+    tensors.short_masks = p->short_masks;
     tensors.sequences = 0;
     tensors.cu_queries = tensors.cu_keys = NULL;
     tensors.block_table = p->table;

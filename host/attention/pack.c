@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies for algorithms that need a last stride of 1, the type of the sums, or keys in one piece without blocks: q, k,
- * v and bias before, o after. Most layouts, such as [b, n, h, d] and packed QKV, need none. */
+ * v and bias before, o after. Most layouts, such as [b, n, h, d] and packed QKV, need none. Masks with fewer columns
+ * than keys are widened for all algorithms. */
 #include "args.h"
 #include "attention/plan.h"
 #include "ops/copy.h"
 #include "tensor/dtype.h"
 #include <stdio.h>
 
-enum { Q, K, V, BIAS, O, PACKED };
-static const char *const names[PACKED] = {"q", "k", "v", "bias", "o"};
+enum { Q, K, V, BIAS, KEEP, DROP, O, PACKED };
+static const char *const names[PACKED] = {"q", "k", "v", "bias", "keep", "drop", "o"};
 
 struct cla_pack {
-    cla_kernel *copy, *gather;
+    cla_kernel *copy, *gather, *widen;
     bool active[PACKED];
     bool gathers; /* k and v out of their pages, both or none */
     size_t at_bytes[PACKED];
@@ -20,8 +21,13 @@ struct cla_pack {
 };
 
 static clattn_tensor *tensor_at(cla_problem *p, int i) {
-    clattn_tensor *const list[PACKED] = {&p->q, &p->k, &p->v, &p->bias, &p->o};
+    clattn_tensor *const list[PACKED] = {&p->q, &p->k, &p->v, &p->bias, &p->keep, &p->drop, &p->o};
     return list[i];
+}
+
+/* Whether a mask has fewer columns than there are keys. */
+static bool is_short(const cla_problem *p, const clattn_tensor *t, int i) {
+    return (i == BIAS || i == KEEP || i == DROP) && cla_present(t) && t->shape[3] < p->M;
 }
 
 /* Why it needs a copy, apart from pages; NULL when it needs none. */
@@ -29,6 +35,10 @@ static const char *reason_for(clattn_plan *plan, int i) {
     const cla_algorithm *algorithm = plan->algorithm;
     const clattn_tensor *t = tensor_at(&plan->problem, i);
     if (!cla_present(t))
+        return NULL;
+    if (is_short(&plan->problem, t, i))
+        return "it is shorter than the keys";
+    if (i == KEEP || i == DROP)
         return NULL;
     if (cla_is_quantised(t->dtype) && !algorithm->blocks)
         return "it is quantised";
@@ -49,14 +59,17 @@ static clattn_tensor dense(const clattn_plan *plan, const clattn_tensor *t, int 
     const bool gathers = plan->pack->gathers && (i == K || i == V);
     clattn_tensor r = *t;
     *elements = 1;
-    if (plan->algorithm->sums_type || cla_is_quantised(t->dtype))
+    const bool bytes = i == KEEP || i == DROP, widened = is_short(&plan->problem, t, i);
+    if (!bytes && (plan->algorithm->sums_type || cla_is_quantised(t->dtype)))
         r.dtype = plan->problem.dtype;
     if (gathers) {
         r.shape[0] = plan->problem.B;
         r.shape[2] = plan->problem.M;
     }
+    if (widened)
+        r.shape[3] = plan->problem.M;
     for (int axis = 3; axis >= 0; axis--) {
-        const bool own = gathers && (axis == 0 || axis == 2);
+        const bool own = (gathers && (axis == 0 || axis == 2)) || (widened && axis == 3);
         const bool broadcast = t->stride[axis] == 0 && !own && (axis < 3 || i == BIAS);
         r.stride[axis] = broadcast ? 0 : *elements;
         *elements *= broadcast ? 1 : r.shape[axis];
@@ -91,6 +104,8 @@ clattn_status cla_pack_create(clattn_plan *plan) {
             if (gathers)
                 CLA_TRY(cla_copy_kernel(plan->context, wide, "copy_pages", &plan->pack->gather));
         }
+        if (is_short(&plan->problem, tensor_at(&plan->problem, i), i) && !plan->pack->widen)
+            CLA_TRY(cla_copy_kernel(plan->context, wide, "copy_short", &plan->pack->widen));
         CLA_TRY(ask_for(plan, i, why));
     }
 done:
@@ -151,8 +166,10 @@ static clattn_status copy_in(clattn_plan *plan, int i) {
     for (int axis = 0; axis < 4; axis++)
         if (to.stride[axis] == 0)
             from.shape[axis] = to.shape[axis] = 1;
-    return pack->gathers && (i == K || i == V) ? gather(plan, &from, &to)
-                                               : cla_copy_strided(plan->context, pack->copy, &from, &to);
+    if (pack->gathers && (i == K || i == V))
+        return gather(plan, &from, &to);
+    return from.shape[3] < to.shape[3] ? cla_copy_short(plan->context, pack->widen, &from, &to, i == DROP)
+                                       : cla_copy_strided(plan->context, pack->copy, &from, &to);
 }
 
 clattn_status cla_pack_inputs(clattn_plan *plan) {
@@ -176,6 +193,7 @@ void cla_pack_destroy(clattn_plan *plan) {
         return;
     cla_kernel_destroy(plan->pack->copy);
     cla_kernel_destroy(plan->pack->gather);
+    cla_kernel_destroy(plan->pack->widen);
     cla_free(plan->pack);
     plan->pack = NULL;
 }

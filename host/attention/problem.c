@@ -182,13 +182,16 @@ static clattn_status take_mask(const clattn_tensor *t, const char *name, const c
                          cla_shape_text(t, text, TEXT), t->rank);
     *out = cla_view_lift(t);
     for (int i = 0; i < 4; i++) {
+        if (p->short_masks && i == 3 && out->shape[3] < want[3])
+            continue;
         if (out->shape[i] != want[i] && out->shape[i] != 1)
             return cla_error(
                 CLATTN_E_SHAPE,
                 "%s %s: does not broadcast from the right to [%lld, %lld, %lld, %lld]: %lld is neither 1 nor "
-                "%lld",
+                "%lld%s",
                 name, cla_shape_text(t, text, TEXT), (long long)p->B, (long long)p->H, (long long)p->N, (long long)p->M,
-                (long long)out->shape[i], (long long)want[i]);
+                (long long)out->shape[i], (long long)want[i],
+                i == 3 && out->shape[3] < want[3] ? "; with short_masks the missing keys are not seen" : "");
         if (out->shape[i] == 1)
             out->stride[i] = 0;
         out->shape[i] = want[i];
@@ -315,6 +318,7 @@ clattn_status cla_problem_init(cla_problem *problem, const clattn_attention_args
     CLA_TRY(take_main(&args->v, "v", rank, &p.v));
     CLA_TRY(take_main(&args->o, "o", rank, &p.o));
     p.dtype = sums_of(args);
+    p.short_masks = args->short_masks;
     CLA_TRY(take_shapes(&p, args));
     CLA_TRY(cla_sequences_take(&p, args));
     CLA_TRY(take_options(&p, args));

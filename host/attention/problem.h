@@ -33,6 +33,7 @@ typedef struct cla_problem {
     int64_t page_size; /* 0: k and v are in one piece; else [pages, Hk, page_size, D or Dv] */
     int64_t table_pages;
     int32_t *table;       /* [B, table_pages], owned, or NULL; 0 past the keys of a batch */
+    bool short_masks;     /* keep, drop and bias may have fewer columns than M, in shape[3]: pack.c widens them */
     bool interval, score; /* classes of masks present: ranges of keys; anything that works on single scores */
     size_t max_workspace;
     bool batch_invariant; /* bits of a row depend on its own keys, types and head dims alone */

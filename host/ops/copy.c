@@ -8,6 +8,7 @@
 #include "runtime/launch.h"
 #include "tensor/dtype.h"
 #include "tensor/view.h"
+#include <math.h>
 
 enum { WORK_GROUP = 64 };
 
@@ -69,6 +70,23 @@ clattn_status cla_copy_strided(clattn_context *context, cla_kernel *kernel, cons
     const cla_copy_args a = args_of(&y, &x);
     const cla_arg args[] = {CLA_ARG_BUFFER(x.buffer), CLA_ARG_BUFFER(y.buffer), CLA_ARG_VALUE(a)};
     return cla_launch(context, kernel, cla_ceil_div(n, WORK_GROUP), args, 3);
+}
+
+clattn_status cla_copy_short(clattn_context *context, cla_kernel *kernel, const clattn_tensor *from,
+                             const clattn_tensor *to, uint8_t excludes) {
+    if (!cla_context_is_cpu(context)) {
+        cla_copy_args a = args_of(to, from);
+        a.columns = (cl_int)from->shape[3];
+        a.excludes = excludes;
+        const cla_arg args[] = {CLA_ARG_BUFFER(from->buffer), CLA_ARG_BUFFER(to->buffer), CLA_ARG_VALUE(a)};
+        return cla_launch(context, kernel, cla_ceil_div(clattn_tensor_elements(to), WORK_GROUP), args, 3);
+    }
+    const bool bytes = clattn_dtype_size(from->dtype) == 1;
+    const clattn_tensor there = clattn_tensor_slice(*to, 3, 0, from->shape[3]);
+    const clattn_tensor missing = clattn_tensor_slice(*to, 3, from->shape[3], to->shape[3] - from->shape[3]);
+    copy_on_host(&there, from, 0);
+    copy_on_host(&missing, NULL, bytes ? (double)excludes : -(double)INFINITY);
+    return CLATTN_OK;
 }
 
 clattn_status cla_copy_pages(clattn_context *context, cla_kernel *kernel, const clattn_tensor *from,

@@ -6,8 +6,8 @@
 #include "runtime/program.h"
 #include <clattn/tensor.h>
 
-/* The kernel "copy_strided", "copy_pages" or "fill_strided"; NULL on the `cpu` context, which needs none. `wide`: f64
- * is involved. */
+/* The kernel "copy_strided", "copy_pages", "copy_short" or "fill_strided"; NULL on the `cpu` context, which needs none.
+ * `wide`: f64 is involved. */
 clattn_status cla_copy_kernel(clattn_context *context, bool wide, const char *name, cla_kernel **kernel);
 /* to = from, of one shape; last axes of either may have any stride. Enqueued. */
 clattn_status cla_copy_strided(clattn_context *context, cla_kernel *kernel, const clattn_tensor *from,
@@ -22,6 +22,10 @@ typedef struct cla_paging {
  * context. Enqueued. */
 clattn_status cla_copy_pages(clattn_context *context, cla_kernel *kernel, const clattn_tensor *from,
                              const clattn_tensor *to, const cla_paging *paging);
+/* A mask whose last axis is shorter than that of `to`, and after it what excludes a key: -inf, or the byte `excludes`.
+ * `from` is of a float type, bool or u8, as `to`. Enqueued. */
+clattn_status cla_copy_short(clattn_context *context, cla_kernel *kernel, const clattn_tensor *from,
+                             const clattn_tensor *to, uint8_t excludes);
 /* Every element = value. `wide` as for the kernel. A tensor of rank 0 is left alone. Enqueued. */
 clattn_status cla_fill_strided(clattn_context *context, cla_kernel *kernel, bool wide, const clattn_tensor *to,
                                double value);
