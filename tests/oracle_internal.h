@@ -12,14 +12,28 @@ void oracle_outputs_free(oracle_outputs *outputs);
 void oracle_mask_shape(const oracle_config *config, oracle_mask mask, int64_t shape[4]);
 
 typedef enum oracle_order { ORACLE_FORWARD, ORACLE_BACKWARD, ORACLE_IN_LANES, ORACLE_ORDERS } oracle_order;
-/* Naive loops, everything in float or double, sums in this order; outputs of the case's shapes. */
+/* Naive loops, everything in that type, sums in this order; outputs of the case's shapes. */
 void oracle_plain_float(const oracle_case *c, oracle_order order, const oracle_outputs *outputs);
 void oracle_plain_double(const oracle_case *c, oracle_order order, const oracle_outputs *outputs);
+void oracle_plain_long_double(const oracle_case *c, oracle_order order, const oracle_outputs *outputs);
+/* The storage type of a tensor, by its number below. */
+clattn_dtype oracle_type_of(const oracle_config *config, int tensor);
 
 /* ---- oracle_arrays.c: dense values laid out in arrays with guards ---- */
 
-enum { ORACLE_Q, ORACLE_K, ORACLE_V, ORACLE_O, ORACLE_LSE, ORACLE_WEIGHTS, ORACLE_KEEP, ORACLE_DROP, ORACLE_BIAS };
-enum { ORACLE_TENSORS = ORACLE_BIAS + 1 };
+enum {
+    ORACLE_Q,
+    ORACLE_K,
+    ORACLE_V,
+    ORACLE_O,
+    ORACLE_LSE,
+    ORACLE_WEIGHTS,
+    ORACLE_KEEP,
+    ORACLE_DROP,
+    ORACLE_BIAS,
+    ORACLE_SINKS,
+    ORACLE_TENSORS
+};
 
 typedef struct oracle_array {
     unsigned char *data, *before; /* before: a copy from before the call */

@@ -3,13 +3,30 @@
 #include "oracle_internal.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- running ---- */
 
+/* As much as the plan asks for, and NaN in every type. */
+static clattn_status give_workspace(clattn_context *context, clattn_plan *plan, clattn_buffer **workspace) {
+    clattn_plan_info info;
+    clattn_status status = clattn_plan_info_get(plan, &info);
+    if (status == CLATTN_OK)
+        status = clattn_buffer_create(context, info.workspace_bytes, workspace);
+    if (status != CLATTN_OK)
+        return status;
+    void *filler = oracle_alloc(info.workspace_bytes, 1);
+    memset(filler, 0xff, info.workspace_bytes);
+    status = clattn_buffer_upload(*workspace, 0, filler, info.workspace_bytes);
+    free(filler);
+    return status == CLATTN_OK ? clattn_plan_set_workspace(plan, *workspace) : status;
+}
+
 static clattn_status over_buffers(oracle_arrays *arrays, clattn_context *context) {
     clattn_attention_args args = arrays->args;
     clattn_plan *plan = NULL;
+    clattn_buffer *workspace = NULL;
     clattn_status status = CLATTN_OK;
     for (int i = 0; status == CLATTN_OK && i < arrays->count; i++) {
         oracle_array *a = &arrays->list[i];
@@ -25,18 +42,22 @@ static clattn_status over_buffers(oracle_arrays *arrays, clattn_context *context
         }
     if (status == CLATTN_OK)
         status = clattn_plan_create(context, &args, &plan);
+    if (status == CLATTN_OK && args.caller_workspace)
+        status = give_workspace(context, plan, &workspace);
     if (status == CLATTN_OK)
         status = clattn_plan_execute(plan, NULL);
     for (int i = 0; status == CLATTN_OK && i < arrays->count; i++)
         status = clattn_buffer_download(arrays->list[i].buffer, 0, arrays->list[i].data, arrays->list[i].bytes);
     clattn_plan_destroy(plan);
+    clattn_buffer_destroy(workspace);
     return status;
 }
 
 static const char *named(const char *algorithm) { return algorithm ? algorithm : "(chosen)"; }
 
 bool oracle_run(oracle_case *c, clattn_context *context, const char *algorithm, char text[ORACLE_TEXT]) {
-    static const char *const names[ORACLE_TENSORS] = {"q", "k", "v", "o", "lse", "weights", "keep", "drop", "bias"};
+    static const char *const names[ORACLE_TENSORS] = {"q",       "k",    "v",    "o",    "lse",
+                                                      "weights", "keep", "drop", "bias", "sinks"};
     oracle_arrays arrays;
     char problem[ORACLE_TEXT];
     size_t at = 0;
