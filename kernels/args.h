@@ -36,7 +36,8 @@ typedef struct cla_mask_args {
     cl_long keep_b, keep_h, keep_i, keep_j, keep_0;
     cl_long drop_b, drop_h, drop_i, drop_j, drop_0;
     cl_long bias_b, bias_h, bias_i, bias_j, bias_0;
-    cl_long left, right;  /* window around p = i + offset, at most 2^32 */
+    cl_long left, right; /* window around p = i + offset, at most 2^32 */
+    cl_long sinks_0;
     cl_long softcap_bits; /* of the soft cap as double, for f64 */
     cl_int N, M, causal, windowed;
     cl_int has_keep, has_drop, has_bias, bias_type;

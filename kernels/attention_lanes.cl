@@ -488,7 +488,8 @@ void attention_lanes(__global const void *Q, __global const void *K, __global co
     w.b = b, w.h = h, w.i0 = (int)i0, w.rows = (int)min((long)a.rows, N - i0), w.D = a.D;
     w.cols = (int)min((long)a.columns, a.Dv - column);
     w.scale = SCALE_OF(a);
-    outputs out = {.o_i = a.o_i, .lse_i = a.lse_i, .o_type = a.o_type, .sink = a.mask.has_sinks ? sinks[h] : R(0.0)};
+    outputs out = {.o_i = a.o_i, .lse_i = a.lse_i, .o_type = a.o_type};
+    out.sink = a.mask.has_sinks ? sinks[a.mask.sinks_0 + h] : R(0.0);
     out.has_sink = a.mask.has_sinks && out.sink != -INFINITY;
     out.o = (__global void *)cla_at(O, a.o_0 + b * a.o_b + h * a.o_h + q_row * a.o_i + column, a.o_type);
     out.lse = a.has_lse && chunk == 0 ? LSE + a.lse_0 + b * a.lse_b + h * a.lse_h + q_row * a.lse_i : 0;

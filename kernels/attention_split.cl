@@ -335,7 +335,7 @@ INLINE outputs outputs_of(__global void *O, __global real *LSE, __global const r
                           int b, int h, int i, int chunk) {
     const long column = (long)chunk * a->columns;
     outputs out = {.o_type = a->o_type, .cols = (int)min((long)a->columns, a->Dv - column)};
-    out.sink = a->mask.has_sinks ? sinks[h] : -INFINITY;
+    out.sink = a->mask.has_sinks ? sinks[a->mask.sinks_0 + h] : -INFINITY;
     out.o = (__global void *)cla_at(O, a->o_0 + b * a->o_b + h * a->o_h + i * a->o_i + column, a->o_type);
     out.lse = a->has_lse && chunk == 0 ? LSE + a->lse_0 + b * a->lse_b + h * a->lse_h + i * a->lse_i : 0;
     return out;

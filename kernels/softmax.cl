@@ -46,7 +46,7 @@ void softmax_rows(__global real *scratch, __global real *weights, __global real 
     const int i = (int)(row - head * a.N), b = (int)(head / a.H), h = (int)(head - (long)b * a.H);
     __global real *s = scratch + a.s_0 + b * a.s_b + h * a.s_h + i * a.s_i;
     const cla_masks masks = {&a.mask, spans, keep, drop, bias, slopes, q_segments, k_segments};
-    const real sink = a.mask.has_sinks ? sinks[a.h0 + h] : -INFINITY;
+    const real sink = a.mask.has_sinks ? sinks[a.mask.sinks_0 + a.h0 + h] : -INFINITY;
     int2 seen = (int2)(0, a.M);
 #if INTERVAL
     seen = cla_keys_of(&masks, a.b0 + b, a.i0 + i);

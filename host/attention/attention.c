@@ -402,6 +402,7 @@ void cla_fill_mask_args(const cla_problem *p, cla_mask_args *a) {
     a->drop_j = p->drop.stride[3], a->drop_0 = p->drop.offset;
     a->bias_b = p->bias.stride[0], a->bias_h = p->bias.stride[1], a->bias_i = p->bias.stride[2];
     a->bias_j = p->bias.stride[3], a->bias_0 = p->bias.offset;
+    a->sinks_0 = p->sinks.offset;
 }
 
 void cla_fill_attention_args(const clattn_plan *plan, cla_attention_args *a) {
