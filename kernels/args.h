@@ -71,6 +71,12 @@ typedef struct cla_attention_args {
     cl_int has_counts; /* of blocks of keys, for the profile */
 } cla_attention_args;
 
+/* Forms of weights: those of clattn_weights_form. */
+#define CLA_FORM_SOFTMAX 0
+#define CLA_FORM_SCALED 1
+#define CLA_FORM_CAPPED 2
+#define CLA_FORM_MASKED 3
+
 /* Row softmax over a buffer of scores, one chunk of rows [B, H, N] at a time; see softmax.cl. */
 typedef struct cla_softmax_args {
     cl_long s_b, s_h, s_i, s_0;      /* scores, last stride 1; weights are written in place */
@@ -82,6 +88,8 @@ typedef struct cla_softmax_args {
     cl_int b0, h0, i0; /* first batch, head and query of the chunk */
     cl_int H, N, M;    /* heads and queries of the chunk; keys */
     cl_int has_weights, has_lse;
+    cl_int form;  /* of the weights: a CLA_FORM */
+    cl_int paged; /* keys past the end of a batch are in no page */
     cl_float scale;
     cl_float power; /* of two: weights are kept times this, so that their sum stays below 1 */
 } cla_softmax_args;

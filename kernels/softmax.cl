@@ -52,14 +52,22 @@ void softmax_rows(__global real *scratch, __global real *weights, __global real 
     seen = cla_keys_of(&masks, a.b0 + b, a.i0 + i);
 #endif
     real m = sink > -INFINITY ? sink : -INFINITY, l = R(0.0);
+    __global real *w = weights + a.w_0 + (a.b0 + b) * a.w_b + (a.h0 + h) * a.w_h + (a.i0 + i) * a.w_i;
+    const int form = a.has_weights ? a.form : CLA_FORM_SOFTMAX;
     for (int j = lid; j < a.M; j += WG) {
         real x = SCALE_OF(a) * s[j];
+        if (form == CLA_FORM_SCALED || form == CLA_FORM_CAPPED) {
+            const int known = !a.paged || j < spans[a.b0 + b].keys;
+            w[j * a.w_j] = !known ? -INFINITY : form == CLA_FORM_CAPPED ? cla_cap(&a.mask, x) : x;
+        }
 #if SCORE
         const real add = cla_added_to(&masks, a.b0 + b, a.h0 + h, a.i0 + i, j);
         x = add == -INFINITY ? add : cla_cap(&a.mask, x) + add;
 #endif
         x = j < seen.x || j >= seen.y ? -INFINITY : x;
         s[j] = x;
+        if (form == CLA_FORM_MASKED)
+            w[j * a.w_j] = x;
         m = x > m ? x : m;
     }
     shared[lid] = m;
@@ -85,8 +93,7 @@ void softmax_rows(__global real *scratch, __global real *weights, __global real 
             lse[a.lse_0 + (a.b0 + b) * a.lse_b + (a.h0 + h) * a.lse_h + (a.i0 + i) * a.lse_i] =
                 m + log(l / (real)a.power);
     }
-    if (a.has_weights) {
-        __global real *w = weights + a.w_0 + (a.b0 + b) * a.w_b + (a.h0 + h) * a.w_h + (a.i0 + i) * a.w_i;
+    if (a.has_weights && form == CLA_FORM_SOFTMAX) {
         for (int j = lid; j < a.M; j += WG) {
             const real e = s[j];
             w[j * a.w_j] = EXCLUDED(e) ? R(0.0) : e / l;

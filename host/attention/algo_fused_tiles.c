@@ -24,7 +24,7 @@ static bool applies(const cla_problem *p, const clattn_device_info *device, char
     cla_tiling tiling;
     if (!cla_needs_opencl(p, device, reason, reason_bytes))
         return false;
-    if (cla_present(&p->weights))
+    if (cla_problem_weighs(p))
         snprintf(reason, reason_bytes, "keeps no weights to return; materialised does");
     else if (!cla_tiles_choose(device, p->dtype, false, p->D, p->Dv, 0, &tiling))
         snprintf(reason, reason_bytes,

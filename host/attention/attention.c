@@ -39,13 +39,13 @@ clattn_status cla_plan_scratch(clattn_plan *plan, int64_t bytes, const char *wha
 
 /* ---- creation ---- */
 
-enum { TENSORS = 10 };
-static const char *const tensor_names[TENSORS] = {"q",       "k",    "v",    "o",    "lse",
-                                                  "weights", "keep", "drop", "bias", "sinks"};
+enum { TENSORS = 12 };
+static const char *const tensor_names[TENSORS] = {"q",           "k",       "v",    "o",    "lse",  "weights",
+                                                  "column_sums", "entropy", "keep", "drop", "bias", "sinks"};
 
 static void tensors_of(cla_problem *p, clattn_tensor *list[TENSORS]) {
-    clattn_tensor *const all[TENSORS] = {&p->q,       &p->k,    &p->v,    &p->o,    &p->lse,
-                                         &p->weights, &p->keep, &p->drop, &p->bias, &p->sinks};
+    clattn_tensor *const all[TENSORS] = {&p->q,           &p->k,       &p->v,    &p->o,    &p->lse,  &p->weights,
+                                         &p->column_sums, &p->entropy, &p->keep, &p->drop, &p->bias, &p->sinks};
     memcpy(list, all, sizeof all);
 }
 
@@ -262,6 +262,13 @@ static clattn_status rebind(clattn_plan *plan, const clattn_attention_args *args
     tensors.query_segments = tensors.key_segments = NULL;
     tensors.softcap = 0;
     tensors.short_masks = p->short_masks;
+    const bool weighs = cla_present(&tensors.weights);
+    tensors.weights_form = weighs ? p->form : CLATTN_WEIGHTS_SOFTMAX;
+    tensors.weights_mean = weighs && p->mean;
+    tensors.weights_queries = weighs ? p->form_queries : NULL;
+    tensors.weights_query_count = weighs && p->form_queries ? p->row_count : 0;
+    tensors.weights_heads = weighs ? p->form_heads : NULL;
+    tensors.weights_head_count = weighs && p->form_heads ? p->head_count : 0;
     tensors.sequences = 0;
     tensors.cu_queries = tensors.cu_keys = NULL;
     tensors.block_table = p->table;
@@ -278,9 +285,9 @@ static clattn_status rebind(clattn_plan *plan, const clattn_attention_args *args
     tensors_of(p, mine);
     tensors_of(&other, theirs);
     if (p->ragged) { /* as cla_sequences_take left them */
-        other.q.stride[0] = other.o.stride[0] = other.lse.stride[1] = 0;
+        other.q.stride[0] = other.o.stride[0] = other.lse.stride[1] = other.entropy.stride[1] = 0;
         if (!p->page_size)
-            other.k.stride[0] = other.v.stride[0] = 0;
+            other.k.stride[0] = other.v.stride[0] = other.column_sums.stride[1] = 0;
     }
     for (int i = 0; i < TENSORS; i++)
         CLA_CHECK(cla_view_same_layout(mine[i], theirs[i]), CLATTN_E_SHAPE,
@@ -305,7 +312,10 @@ static clattn_status fill_only(clattn_plan *plan) {
     if (cla_problem_no_rows(p))
         return CLATTN_OK;
     CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &p->o, 0.0));
-    CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &p->weights, 0.0));
+    /* Keys that pages do not hold are -inf before the softmax. */
+    CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &p->weights, p->form ? -INFINITY : 0.0));
+    CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &p->column_sums, 0.0));
+    CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &p->entropy, 0.0));
     CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &p->lse, -INFINITY));
     if (cla_present(&p->sinks) && cla_present(&p->lse)) { /* [1, 1, 1, H] seen as [1, B, H, N] */
         clattn_tensor sinks = p->lse;

@@ -213,15 +213,47 @@ static void mask_row(const cla_problem *p, int64_t b, int64_t h, int64_t i, int6
         }
 }
 
+/* ---- weights for the caller ---- */
+
+/* Where the weights of a row go; NULL when they are not asked for. */
+static REAL *weights_row(const cla_problem *p, const cla_blas_layout *a, const cla_blas_task *t, int64_t row) {
+    const clattn_tensor *w = &p->weights;
+    const int64_t h = head_of(p, t, row), i = query_of(t, row);
+    const int64_t y = a->row_of ? a->row_of[i] : i, x = a->head_of ? a->head_of[h] : h;
+    return !w->rank || y < 0 || x < 0
+               ? NULL
+               : (REAL *)cla_tensor_data(w) + t->b * w->stride[0] + (p->mean ? 0 : x * w->stride[1]) + y * w->stride[2];
+}
+
+/* Scores as they are before masks: `form` is scaled or capped. All keys are in s, unscaled. */
+static void store_raw(const cla_problem *p, const cla_blas_task *t, const REAL *s, REAL *to) {
+    const int64_t stride = p->weights.stride[3], keys = p->table ? p->batches[t->b].keys : p->M;
+    const REAL cap = p->form == CLATTN_WEIGHTS_CAPPED ? (REAL)p->softcap : 0, scale = (REAL)p->scale;
+    for (int64_t j = 0; j < p->M; j++) {
+        const REAL x = scale * s[j];
+        to[j * stride] = j >= keys ? excluded_score : cap > 0 ? cap * TANH(x / cap) : x;
+    }
+}
+
+/* Scores after masks, of the keys [j + lo, j + hi). */
+static void store_masked(const cla_problem *p, const REAL *s, int64_t j, int64_t lo, int64_t hi, REAL *to) {
+    const int64_t stride = p->weights.stride[3];
+    for (int64_t x = 0; x < p->M; x++)
+        to[x * stride] = x >= j + lo && x < j + hi ? s[x - j] : excluded_score;
+}
+
 /* Scores of one row to weights. Raises *m, adds to *l; what the sums so far are to be multiplied by. */
-static REAL softmax_row(const cla_problem *p, const cla_blas_task *t, int64_t row, int64_t j, int64_t n, REAL *s,
-                        int64_t shift, REAL *m, REAL *l) {
+static REAL softmax_row(const cla_problem *p, const cla_blas_layout *a, const cla_blas_task *t, int64_t row, int64_t j,
+                        int64_t n, REAL *s, REAL *m, REAL *l) {
+    REAL *form = p->form != CLATTN_WEIGHTS_SOFTMAX && t->pass == CLA_BLAS_ROWS ? weights_row(p, a, t, row) : NULL;
     const int64_t h = head_of(p, t, row), i = query_of(t, row);
     REAL block, factor = 1;
     int64_t lo, hi;
     cla_problem_keys(p, t->b, i, &lo, &hi);
     lo = lo < j ? 0 : lo - j < n ? lo - j : n;
     hi = hi < j + lo ? lo : hi - j < n ? hi - j : n;
+    if (form && p->form != CLATTN_WEIGHTS_MASKED)
+        store_raw(p, t, s, form);
     for (int64_t x = 0; x < lo; x++)
         s[x] = excluded_weight;
     for (int64_t x = hi; x < n; x++)
@@ -232,13 +264,15 @@ static REAL softmax_row(const cla_problem *p, const cla_blas_task *t, int64_t ro
     } else {
         block = scale_row(s + lo, hi - lo, (REAL)p->scale);
     }
+    if (form && p->form == CLATTN_WEIGHTS_MASKED)
+        store_masked(p, s, j, lo, hi, form);
     if (block > *m) {
         factor = exp_shifted(*m - block, 0);
         *m = block;
     }
     *l *= factor;
     for (int64_t x = lo; x < hi; x += 512) /* short sums first */
-        *l += exp_row(s + x, hi - x < 512 ? hi - x : 512, *m, (uint32_t)shift);
+        *l += exp_row(s + x, hi - x < 512 ? hi - x : 512, *m, (uint32_t)a->shift);
     return factor;
 }
 
@@ -292,11 +326,11 @@ void CLA_BLAS_RUN(const cla_problem *p, const cla_blas_layout *a, const cla_blas
         else
             scores(p, a, t, j, n, scratch);
         for (int64_t r = 0; r < rows; r++) {
-            const REAL factor = softmax_row(p, t, r, j, n, s + r * n, a->shift, m + r, l + r);
+            const REAL factor = softmax_row(p, a, t, r, j, n, s + r * n, m + r, l + r);
             if (factor != 1)
                 scale_row(o + r * Dv, Dv, factor);
         }
-        if (Dv == 0)
+        if (Dv == 0 || t->pass != CLA_BLAS_ROWS)
             continue;
         const REAL *v = block_of(p, &p->v, t, j, n, a->copy_values ? scratch + a->v : NULL, &ld);
         if (a->fixed)
@@ -327,16 +361,35 @@ void CLA_BLAS_MERGE(const cla_problem *p, const cla_blas_layout *a, const cla_bl
     }
 }
 
-static void store_weights(const cla_problem *p, const cla_blas_task *t, int64_t row, const REAL *s, REAL l) {
-    const clattn_tensor *w = &p->weights;
-    REAL *to = (REAL *)cla_tensor_data(w) + t->b * w->stride[0] + head_of(p, t, row) * w->stride[1] +
-               query_of(t, row) * w->stride[2];
+static void store_weights(const cla_problem *p, const cla_blas_task *t, const REAL *s, REAL l, REAL *to) {
+    const int64_t stride = p->weights.stride[3];
     for (int64_t j = 0; j < t->j0; j++)
-        to[j * w->stride[3]] = 0;
+        to[j * stride] = 0;
     for (int64_t j = t->j0; j < t->j1; j++)
-        to[j * w->stride[3]] = is_excluded(s[j - t->j0]) ? 0 : s[j - t->j0] / l;
+        to[j * stride] = is_excluded(s[j - t->j0]) ? 0 : s[j - t->j0] / l;
     for (int64_t j = t->j1; j < p->M; j++)
-        to[j * w->stride[3]] = 0;
+        to[j * stride] = 0;
+}
+
+/* to[j] += P of the keys of the task. */
+static void add_weights(const cla_blas_task *t, const REAL *s, REAL l, int64_t stride, REAL *to) {
+    for (int64_t j = t->j0; j < t->j1; j++)
+        to[j * stride] += is_excluded(s[j - t->j0]) ? 0 : s[j - t->j0] / l;
+}
+
+static REAL entropy_of(const cla_blas_task *t, const REAL *s, REAL l) {
+    const int64_t keys = t->j1 - t->j0;
+    REAL sum = 0;
+    for (int64_t from = 0; from < keys; from += 512) { /* short sums first */
+        REAL part = 0;
+        for (int64_t j = from; j < keys && j < from + 512; j++)
+            if (s[j] != 0) { /* 0: excluded, or P ln P = 0; NaN stays */
+                const REAL x = s[j] / l;
+                part -= x == 0 ? 0 : x * LOG(x);
+            }
+        sum += part;
+    }
+    return sum;
 }
 
 /* A sink is a logit without a value: it raises the maximum and the sum. What O, the weights and l shrink by. */
@@ -363,13 +416,41 @@ static void store_row(const cla_problem *p, const cla_blas_layout *a, const cla_
     if (p->lse.rank)
         ((REAL *)cla_tensor_data(&p->lse))[t->b * p->lse.stride[1] + h * p->lse.stride[2] + i * p->lse.stride[3]] =
             m + LOG(l * unshift);
-    if (p->weights.rank)
-        store_weights(p, t, row, s, divisor);
+    if (p->entropy.rank)
+        ((REAL *)cla_tensor_data(
+            &p->entropy))[t->b * p->entropy.stride[1] + h * p->entropy.stride[2] + i * p->entropy.stride[3]] =
+            entropy_of(t, s, divisor);
+    REAL *w = p->mean || (p->form && t->j0 < t->j1) ? NULL : weights_row(p, a, t, row);
+    if (w && p->form)
+        store_masked(p, s, 0, 0, 0, w); /* no key is seen, and none was looked at */
+    else if (w)
+        store_weights(p, t, s, divisor, w);
+}
+
+/* The row's share of the mean over heads, or of the column sums of its head. */
+static void add_row(const cla_problem *p, const cla_blas_layout *a, const cla_blas_task *t, int64_t row, const REAL *s,
+                    const REAL *state) {
+    const clattn_tensor *c = &p->column_sums;
+    const int64_t h = head_of(p, t, row);
+    REAL m = state[a->m + row], l = state[a->l + row];
+    const REAL divisor = l / add_sink(p, a, h, &m, &l);
+    if (t->pass == CLA_BLAS_MEAN) {
+        REAL *to = weights_row(p, a, t, row);
+        if (to)
+            add_weights(t, s, divisor, p->weights.stride[3], to);
+    } else {
+        add_weights(t, s, divisor, c->stride[3],
+                    (REAL *)cla_tensor_data(c) + t->b * c->stride[1] + h * c->stride[2] +
+                        first_key(p, t->b) * c->stride[3]);
+    }
 }
 
 void CLA_BLAS_STORE(const cla_problem *p, const cla_blas_layout *a, const cla_blas_task *t, const REAL *scratch,
                     const REAL *state) {
     const int64_t rows = cla_blas_task_rows(t), keys = t->j1 - t->j0;
     for (int64_t r = 0; r < rows; r++)
-        store_row(p, a, t, r, scratch + a->s + r * keys, state);
+        if (t->pass == CLA_BLAS_ROWS)
+            store_row(p, a, t, r, scratch + a->s + r * keys, state);
+        else
+            add_row(p, a, t, r, scratch + a->s + r * keys, state);
 }

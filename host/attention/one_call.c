@@ -18,9 +18,10 @@ done:
 static clattn_status run_staged(clattn_context *context, const clattn_attention_args *args) {
     clattn_attention_args a = *args;
     cla_staging staging;
-    const cla_staged tensors[] = {{&a.o, CLA_OUT},   {&a.lse, CLA_OUT}, {&a.weights, CLA_OUT}, {&a.q, CLA_IN},
-                                  {&a.k, CLA_IN},    {&a.v, CLA_IN},    {&a.keep, CLA_IN},     {&a.drop, CLA_IN},
-                                  {&a.bias, CLA_IN}, {&a.sinks, CLA_IN}};
+    const cla_staged tensors[] = {
+        {&a.o, CLA_OUT},       {&a.lse, CLA_OUT}, {&a.weights, CLA_OUT}, {&a.column_sums, CLA_OUT},
+        {&a.entropy, CLA_OUT}, {&a.q, CLA_IN},    {&a.k, CLA_IN},        {&a.v, CLA_IN},
+        {&a.keep, CLA_IN},     {&a.drop, CLA_IN}, {&a.bias, CLA_IN},     {&a.sinks, CLA_IN}};
     clattn_status status = cla_staging_begin(context, tensors, sizeof tensors / sizeof *tensors, &staging);
     if (status == CLATTN_OK)
         status = run(context, &a);

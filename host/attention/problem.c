@@ -4,6 +4,7 @@
 
 #include "attention/mask.h"
 #include "attention/pages.h"
+#include "attention/results.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "tensor/dtype.h"
@@ -29,7 +30,7 @@ static clattn_dtype sums_of(const clattn_attention_args *args) {
     return CLATTN_F32;
 }
 
-static clattn_status check_storage(const clattn_tensor *t, const char *name) {
+clattn_status cla_storage_check(const clattn_tensor *t, const char *name) {
     if ((t->buffer != NULL) && (t->host != NULL))
         return cla_error(CLATTN_E_ARGUMENT, "%s: has both a buffer and a host array; give one", name);
     if (!t->buffer && !t->host && clattn_tensor_elements(t) > 0)
@@ -67,7 +68,7 @@ static clattn_status take_main(const clattn_tensor *t, const char *name, int ran
         return cla_error(CLATTN_E_DTYPE, "%s: is %s; attention takes f32, f64, f16 and bf16%s: convert it", name,
                          clattn_dtype_name(t->dtype), packed ? ", and quantised types as k and v" : "");
     *out = cla_view_lift(t);
-    return check_storage(t, name);
+    return cla_storage_check(t, name);
 }
 
 static clattn_status take_shapes(cla_problem *p, const clattn_attention_args *args) {
@@ -107,68 +108,6 @@ static clattn_status take_shapes(cla_problem *p, const clattn_attention_args *ar
     return CLATTN_OK;
 }
 
-static clattn_status check_output(const clattn_tensor *t, const char *name) {
-    if (cla_view_overlaps(t))
-        return cla_error(CLATTN_E_SHAPE,
-                         "%s: its strides make elements share a place; an output may not broadcast or overlap itself",
-                         name);
-    return CLATTN_OK;
-}
-
-/* Where a tensor lies: a device's or host's memory from byte *begin to *end. Views with gaps have none, since others
- * may lie in the gaps. */
-static bool dense_bytes(const clattn_tensor *t, const void **storage, uintptr_t *begin, uintptr_t *end) {
-    int64_t first, last;
-    const int64_t n = t->rank > 0 ? clattn_tensor_elements(t) : 0;
-    const uintptr_t base = t->buffer ? 0 : (uintptr_t)t->host;
-    if (n <= 0 || cla_view_bytes(t, "a tensor", &first, &last) != CLATTN_OK ||
-        (size_t)(last - first) != clattn_dtype_bytes(t->dtype, (size_t)n))
-        return false;
-    *storage = t->buffer;
-    *begin = base + (uintptr_t)first;
-    *end = base + (uintptr_t)last;
-    return true;
-}
-
-/* No output may lie over an input or another output: kernels read inputs after they have begun to write. */
-static clattn_status check_apart(const clattn_attention_args *a) {
-    enum { OUTPUTS = 3, TENSORS = 10 };
-    static const char *const names[TENSORS] = {"o", "lse", "weights", "q", "k", "v", "keep", "drop", "bias", "sinks"};
-    const clattn_tensor *const all[TENSORS] = {&a->o, &a->lse,  &a->weights, &a->q,    &a->k,
-                                               &a->v, &a->keep, &a->drop,    &a->bias, &a->sinks};
-    const void *mine, *other;
-    uintptr_t begin, end, from, to;
-    for (int i = 0; i < OUTPUTS; i++)
-        for (int j = i + 1; j < TENSORS; j++)
-            if (dense_bytes(all[i], &mine, &begin, &end) && dense_bytes(all[j], &other, &from, &to) && mine == other &&
-                begin < to && from < end)
-                return cla_error(CLATTN_E_ARGUMENT, "%s: lies over %s; give it memory of its own", names[i], names[j]);
-    return CLATTN_OK;
-}
-
-/* An optional output of shape want[0 .. rank). Lifted by axes of size 1 and stride 0. */
-static clattn_status take_output(const clattn_tensor *t, const char *name, const cla_problem *p, int rank_less,
-                                 const int64_t want[4], clattn_tensor *out) {
-    char text[TEXT];
-    if (t->rank == 0)
-        return CLATTN_OK;
-    clattn_status status = cla_view_check(t, name);
-    if (status != CLATTN_OK)
-        return status;
-    if (t->dtype != p->dtype)
-        return cla_error(CLATTN_E_DTYPE, "%s: is %s, but the sums here are %s, and so is it", name,
-                         clattn_dtype_name(t->dtype), clattn_dtype_name(p->dtype));
-    clattn_tensor lifted = t->rank <= 4 ? cla_view_lift(t) : *t;
-    const int least = 2 - rank_less;
-    if (t->rank < least || t->rank > 4 || memcmp(lifted.shape, want, 4 * sizeof *want) != 0)
-        return cla_error(CLATTN_E_SHAPE, "%s %s: should be [%lld, %lld, %lld, %lld]", name,
-                         cla_shape_text(t, text, TEXT), (long long)want[0], (long long)want[1], (long long)want[2],
-                         (long long)want[3]);
-    *out = lifted;
-    status = check_storage(t, name);
-    return status == CLATTN_OK ? check_output(t, name) : status;
-}
-
 static clattn_status take_mask(const clattn_tensor *t, const char *name, const cla_problem *p, clattn_tensor *out) {
     const int64_t want[4] = {p->B, p->H, p->N, p->M};
     char text[TEXT];
@@ -196,7 +135,7 @@ static clattn_status take_mask(const clattn_tensor *t, const char *name, const c
             out->stride[i] = 0;
         out->shape[i] = want[i];
     }
-    return check_storage(t, name);
+    return cla_storage_check(t, name);
 }
 
 static clattn_status take_masks(cla_problem *p, const clattn_attention_args *args) {
@@ -280,23 +219,16 @@ static clattn_status take_sinks(cla_problem *p, const clattn_attention_args *arg
         return cla_error(CLATTN_E_SHAPE, "sinks: have stride %lld; give them one after another",
                          (long long)t->stride[0]);
     p->sinks = cla_view_lift(t);
-    return check_storage(t, "sinks");
+    return cla_storage_check(t, "sinks");
 }
 
 /* Everything after the shapes. */
 static clattn_status take_options(cla_problem *p, const clattn_attention_args *args) {
     clattn_status status = CLATTN_OK;
-    const int64_t total = p->q.shape[2];
-    const int64_t lse_shape[4] = {1, p->ragged ? 1 : p->B, p->H, total}, weights_shape[4] = {p->B, p->H, p->N, p->M};
-    CLA_TRY(check_output(&args->o, "o"));
-    CLA_TRY(take_output(&args->lse, "lse", p, 1, lse_shape, &p->lse));
-    if (p->ragged)
-        p->lse.stride[1] = 0;
     CLA_CHECK(!p->ragged ||
                   (args->weights.rank == 0 && args->keep.rank == 0 && args->drop.rank == 0 && args->bias.rank == 0),
               CLATTN_E_UNSUPPORTED, "sequences: cannot be combined with weights, keep, drop or bias");
-    CLA_TRY(take_output(&args->weights, "weights", p, 0, weights_shape, &p->weights));
-    CLA_TRY(check_apart(args));
+    CLA_TRY(cla_results_take(p, args));
     CLA_TRY(take_scale(p, args));
     CLA_TRY(take_slopes(p, args));
     CLA_TRY(take_segments(p, args));
@@ -339,6 +271,8 @@ void cla_problem_free(cla_problem *problem) {
     cla_free(problem->q_segments);
     cla_free(problem->k_segments);
     cla_free(problem->table);
+    cla_free(problem->form_queries);
+    cla_free(problem->form_heads);
     *problem = (cla_problem){0};
 }
 

@@ -20,8 +20,13 @@ typedef struct cla_problem {
     clattn_dtype dtype; /* of the sums, of lse and of weights: f32 or f64 */
     /* Rank 4, canonical axes; strides of broadcast axes are 0. Rank 0: absent. */
     clattn_tensor q, k, v, o, weights, keep, drop, bias;
-    clattn_tensor lse;   /* [1 (stride 0), B, H, N]: rank 4 too, axes 1 to 3 */
-    clattn_tensor sinks; /* [1, 1, 1, H] */
+    clattn_tensor lse, entropy; /* [1 (stride 0), B, H, N]: rank 4 too, axes 1 to 3 */
+    clattn_tensor column_sums;  /* [1 (stride 0), B, H, M], the same */
+    clattn_tensor sinks;        /* [1, 1, 1, H] */
+    clattn_weights_form form;
+    bool mean;                          /* weights are averaged over the heads */
+    int64_t *form_queries, *form_heads; /* which rows of weights there are: owned, or NULL for all */
+    int64_t row_count, head_count;      /* rows and heads that weights are of */
     double scale, softcap;
     bool causal, windowed;
     int64_t left, right;              /* of the window, at most 2^32 */
@@ -29,7 +34,7 @@ typedef struct cla_problem {
     float *slopes;                    /* [H], owned, or NULL */
     int32_t *q_segments, *k_segments; /* [B, N] and [B, M], owned, or NULL */
     bool ragged;       /* sequences one after another: a batch has no rows after batches[b].queries, and axis 0 of
-                          q, k, v, o and axis 1 of lse have size 1 and stride 0 */
+                          q, k, v, o and axis 1 of lse, entropy, column_sums have size 1 and stride 0 */
     int64_t page_size; /* 0: k and v are in one piece; else [pages, Hk, page_size, D or Dv] */
     int64_t table_pages;
     int32_t *table;       /* [B, table_pages], owned, or NULL; 0 past the keys of a batch */
@@ -52,5 +57,10 @@ void *cla_tensor_data(const clattn_tensor *t);
 /* No query, or no key: nothing to compute but a fill. */
 static inline bool cla_problem_no_rows(const cla_problem *p) { return p->B == 0 || p->H == 0 || p->N == 0; }
 static inline bool cla_problem_no_keys(const cla_problem *p) { return p->M == 0 || p->k.shape[0] == 0; }
+
+/* Weights are asked for, or what is made of them. */
+static inline bool cla_problem_weighs(const cla_problem *p) {
+    return p->weights.rank > 0 || p->column_sums.rank > 0 || p->entropy.rank > 0;
+}
 
 #endif

@@ -10,11 +10,14 @@ typedef struct cla_ref_batch {
     int64_t q_row, k_row, queries, keys, offset, prefix;
 } cla_ref_batch;
 
-/* Tensors of rank 4 with host storage at `host` + offset, or rank 0; lse is [1, B, H, N], sinks [1, 1, 1, H]. Checked
- * by the caller. */
+/* What weights hold, as in clattn/attention.h. */
+enum { CLA_REF_SOFTMAX, CLA_REF_SCALED, CLA_REF_CAPPED, CLA_REF_MASKED };
+
+/* Tensors of rank 4 with host storage at `host` + offset, or rank 0; lse and entropy are [1, B, H, N], column_sums
+ * [1, B, H, M], sinks [1, 1, 1, H]. Checked by the caller. */
 typedef struct cla_ref_attention {
     int64_t B, H, Hk, N, M, D, Dv;
-    clattn_tensor q, k, v, o, lse, weights, keep, drop, bias, sinks;
+    clattn_tensor q, k, v, o, lse, weights, column_sums, entropy, keep, drop, bias, sinks;
     double scale, softcap;
     bool causal, windowed, ragged; /* ragged: a batch has no rows after its queries */
     int64_t left, right;
@@ -22,7 +25,11 @@ typedef struct cla_ref_attention {
     const float *slopes;                    /* [H] or NULL */
     const int32_t *q_segments, *k_segments; /* [B, N], [B, M] or NULL */
     int64_t page_size, table_pages;         /* page_size > 0: k and v are [pages, Hk, page_size, D or Dv] */
-    const int32_t *table;                   /* [B, table_pages]: the page of keys j, by j / page_size */
+    int form;                               /* of weights */
+    bool mean;                              /* weights are averaged over the heads */
+    const int64_t *rows, *heads;            /* queries and heads that weights are of; NULL: all */
+    int64_t row_count, head_count;
+    const int32_t *table; /* [B, table_pages]: the page of keys j, by j / page_size */
 } cla_ref_attention;
 
 /* Sums in double, or in long double. Errors: CLATTN_E_MEMORY. */

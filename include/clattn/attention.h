@@ -25,6 +25,15 @@ typedef enum clattn_align {
 
 #define CLATTN_UNLIMITED INT64_MAX /* a side of the window without a limit */
 
+/* What `weights` holds. The forms before the softmax show every key, seen or not, as it is; keys past the end of pages
+ * are -inf. ONNX calls them qk_matmul_output_mode 3, 0, 1 and 2. */
+typedef enum clattn_weights_form {
+    CLATTN_WEIGHTS_SOFTMAX = 0, /* P: 0 for keys that are not seen, and in rows that see none */
+    CLATTN_WEIGHTS_SCALED,      /* scale Q K^T */
+    CLATTN_WEIGHTS_CAPPED,      /* after the soft cap */
+    CLATTN_WEIGHTS_MASKED       /* after ALiBi, bias and masks: s, -inf for keys that are not seen */
+} clattn_weights_form;
+
 /* All zero is the plain case. Tensors of rank 0 are absent. Ranks 2 [N, D] and 3 [H, N, D] count as [1, H|1, N, D];
  * all of q, k, v, o have the same rank. Strides are free, but outputs may not broadcast. */
 typedef struct clattn_attention_args {
@@ -34,7 +43,16 @@ typedef struct clattn_attention_args {
     clattn_tensor o; /* out [B, H, N, Dv] */
 
     clattn_tensor lse;     /* out, optional [B, H, N]: natural log of the row's sum, -inf for a row that sees no key */
-    clattn_tensor weights; /* out, optional [B, H, N, M]: P */
+    clattn_tensor weights; /* out, optional [B, H, N, M]: P, or what the options below say */
+    clattn_tensor column_sums; /* out, optional [B, H, M]: sum over the queries of P: which keys matter */
+    clattn_tensor entropy;     /* out, optional [B, H, N]: -sum over the keys of P ln P; 0 for a row that sees no key */
+
+    clattn_weights_form weights_form;
+    bool weights_mean; /* weights is [B, 1, N, M], the mean over the heads; with CLATTN_WEIGHTS_SOFTMAX only */
+    /* Host arrays, NULL = all: weights has rows for these queries and heads, in this order, and no others. Each at most
+     * once. column_sums and entropy are of all. */
+    const int64_t *weights_queries, *weights_heads;
+    int64_t weights_query_count, weights_head_count;
 
     clattn_tensor keep; /* bool or u8, rank 2 to 4, broadcast from the right to [B, H, N, M]: nonzero = may be seen */
     clattn_tensor drop; /* the same, nonzero = may NOT be seen */
@@ -87,11 +105,11 @@ typedef struct clattn_attention_args {
  * it returns when the result is there, else when the work is enqueued.
  * Shapes   those of clattn_attention_args. An output may not lie over an input or another output.
  * Dtypes   q, k, v, o, bias: f32, f16, bf16, each its own, with sums in f32; or f64 among them, with sums in f64 where
- *          the device has it. k and v also q8_0 and q4_0. lse and weights: the type of the sums.
- * Special  a query that sees no key: O = 0, P = 0, LSE = -inf. NaN under a mask stays hidden.
- * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT, CLATTN_E_UNSUPPORTED, CLATTN_E_LIMIT, and the device's.
- *          An output of a failed call is not to be read.
- * Source   Vaswani et al. 2017 section 3.2.1; Milakov & Gimelshein 2018 for the online form. */
+ *          the device has it. k and v also q8_0 and q4_0. lse, weights, column_sums and entropy: the type of the sums.
+ * Special  a query that sees no key: O = 0, P = 0, LSE = -inf. NaN under a mask stays hidden. A sink is in the sum that
+ * P is divided by, and no key of its own. Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT,
+ * CLATTN_E_UNSUPPORTED, CLATTN_E_LIMIT, and the device's. An output of a failed call is not to be read. Source Vaswani
+ * et al. 2017 section 3.2.1; Milakov & Gimelshein 2018 for the online form. */
 CLATTN_API clattn_status clattn_attention(clattn_context *context, const clattn_attention_args *args);
 
 /* The usual slopes: 2^(-8 (h + 1) / H) for a power of two, else those of the next lower power of two and every second
