@@ -2,6 +2,7 @@
 /* Plans: problem + algorithm + kernels + scratch. Creation decides and allocates; execution only enqueues. */
 #include "args.h"
 #include "attention/plan.h"
+#include "attention/verify.h"
 #include "ops/copy.h"
 #include "tensor/dtype.h"
 #include <clattn/opencl.h>
@@ -130,13 +131,13 @@ static void describe_keys(clattn_plan *plan, const cla_problem *given) {
                        p->page_size ? "read as they lie" : "gathered beforehand");
 }
 
-static clattn_status build_plan(clattn_plan *plan, const clattn_attention_args *args) {
+/* Of plan->problem. */
+static clattn_status build_plan(clattn_plan *plan, const char *name, bool caller_workspace) {
     clattn_status status = CLATTN_OK;
     const clattn_device_info *device = cla_context_device(plan->context);
-    CLA_TRY(cla_problem_init(&plan->problem, args));
     CLA_TRY(check_bound(plan->context, &plan->problem));
     const cla_algorithm *algorithm = NULL;
-    CLA_TRY(cla_algorithm_choose(&plan->problem, device, args->algorithm, &plan->text, &algorithm));
+    CLA_TRY(cla_algorithm_choose(&plan->problem, device, name, &plan->text, &algorithm));
     if (cla_problem_no_rows(&plan->problem) || cla_problem_no_keys(&plan->problem)) {
         cla_str_append(&plan->text, "no query, or no key: nothing but a fill\n");
         if (!cla_problem_no_rows(&plan->problem)) {
@@ -154,7 +155,7 @@ static clattn_status build_plan(clattn_plan *plan, const clattn_attention_args *
     status = algorithm->create(plan);
     cla_pack_unbind(plan);
     CLA_TRY(status);
-    if (plan->workspace_bytes > 0 && !args->caller_workspace) {
+    if (plan->workspace_bytes > 0 && !caller_workspace) {
         CLA_TRY(clattn_buffer_create(plan->context, plan->workspace_bytes, &plan->scratch));
         plan->owns_scratch = true;
     }
@@ -172,11 +173,27 @@ clattn_status clattn_plan_create(clattn_context *context, const clattn_attention
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "plan_create: %s is NULL", context ? "args" : "context");
     CLA_TRY(cla_alloc(1, sizeof *made, "plan", &made));
     made->context = context;
-    CLA_TRY(build_plan(made, args));
+    CLA_TRY(cla_problem_init(&made->problem, args));
+    CLA_TRY(build_plan(made, args->algorithm, args->caller_workspace));
     *plan = made;
     made = NULL;
 done:
     clattn_plan_destroy(made);
+    return status;
+}
+
+clattn_status cla_plan_run_once(clattn_context *context, const cla_problem *p, const char *algorithm) {
+    clattn_status status = CLATTN_OK;
+    clattn_plan *plan = NULL;
+    CLA_TRY(cla_alloc(1, sizeof *plan, "plan", &plan));
+    plan->context = context;
+    plan->problem = *p;
+    CLA_TRY(build_plan(plan, algorithm, false));
+    CLA_TRY(clattn_plan_execute(plan, NULL));
+done:
+    if (plan)
+        plan->problem = (cla_problem){0}; /* the caller's */
+    clattn_plan_destroy(plan);
     return status;
 }
 
@@ -359,6 +376,12 @@ clattn_status clattn_plan_enqueue(clattn_plan *plan, const clattn_attention_args
     CLA_TRY(cla_queue_begin(plan->context, event_count, events));
     CLA_TRY(enqueue(plan));
     CLA_TRY(cla_queue_end(plan->context, event));
+    if (plan->problem.self_check > 0 && plan->algorithm)
+        status = cla_self_check(&plan->problem, plan->problem.self_check);
+    if (status != CLATTN_OK && event && *event) {
+        clReleaseEvent(*event);
+        *event = NULL;
+    }
 done:
     return status;
 }

@@ -52,6 +52,8 @@ clattn_status cla_pack_inputs(clattn_plan *plan);  /* enqueues the copies in */
 clattn_status cla_pack_outputs(clattn_plan *plan); /* and out */
 void cla_pack_destroy(clattn_plan *plan);
 
+/* Plans, executes and forgets a problem that is checked already, which keeps what it owns. */
+clattn_status cla_plan_run_once(clattn_context *context, const cla_problem *p, const char *algorithm);
 /* The reference on tensors with host storage; `wide`: sums in long double, for judging f64. */
 clattn_status cla_reference_run(const cla_problem *p, bool wide);
 

@@ -254,6 +254,9 @@ clattn_status cla_problem_init(cla_problem *problem, const clattn_attention_args
     CLA_TRY(take_shapes(&p, args));
     CLA_TRY(cla_sequences_take(&p, args));
     CLA_TRY(take_options(&p, args));
+    CLA_CHECK(args->self_check >= 0, CLATTN_E_ARGUMENT, "self_check: %lld rows; give 0 (none) or more",
+              (long long)args->self_check);
+    p.self_check = args->self_check;
     p.max_workspace = args->max_workspace;
     p.batch_invariant = args->batch_invariant;
     *problem = p;

@@ -41,6 +41,7 @@ typedef struct cla_problem {
     bool short_masks;     /* keep, drop and bias may have fewer columns than M, in shape[3]: pack.c widens them */
     bool interval, score; /* classes of masks present: ranges of keys; anything that works on single scores */
     size_t max_workspace;
+    int64_t self_check;   /* rows */
     bool batch_invariant; /* bits of a row depend on its own keys, types and head dims alone */
 } cla_problem;
 

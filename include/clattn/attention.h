@@ -99,6 +99,11 @@ typedef struct clattn_attention_args {
      * lengths, padding, the number of heads, other queries. Costs speed where sizes would choose: N = 1 goes the way of
      * long prompts. Types, head dims, masks present and pages are the same on both sides. */
     bool batch_invariant;
+    /* Rows of the result, spread over batches, heads and queries, that each execution computes again on the CPU by
+     * plain loops; it then waits for the device, and ends in CLATTN_E_VERIFY with tensor, place, got, expected, error
+     * and allowed where one is wrong. 0: none; CLATTN_ALL_ROWS: all. What is allowed: clattn_verify in clattn/verify.h.
+     */
+    int64_t self_check;
 } clattn_attention_args;
 
 /* One call: checks, chooses, computes. Tensors may be host arrays and buffers, mixed. With a host array among them
@@ -107,9 +112,10 @@ typedef struct clattn_attention_args {
  * Dtypes   q, k, v, o, bias: f32, f16, bf16, each its own, with sums in f32; or f64 among them, with sums in f64 where
  *          the device has it. k and v also q8_0 and q4_0. lse, weights, column_sums and entropy: the type of the sums.
  * Special  a query that sees no key: O = 0, P = 0, LSE = -inf. NaN under a mask stays hidden. A sink is in the sum that
- * P is divided by, and no key of its own. Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT,
- * CLATTN_E_UNSUPPORTED, CLATTN_E_LIMIT, and the device's. An output of a failed call is not to be read. Source Vaswani
- * et al. 2017 section 3.2.1; Milakov & Gimelshein 2018 for the online form. */
+ *          P is divided by, and is no key of its own.
+ * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT, CLATTN_E_UNSUPPORTED, CLATTN_E_LIMIT, CLATTN_E_VERIFY
+ *          (self_check), and the device's. An output of a failed call is not to be read.
+ * Source   Vaswani et al. 2017 section 3.2.1; Milakov & Gimelshein 2018 for the online form. */
 CLATTN_API clattn_status clattn_attention(clattn_context *context, const clattn_attention_args *args);
 
 /* The usual slopes: 2^(-8 (h + 1) / H) for a power of two, else those of the next lower power of two and every second
@@ -173,7 +179,8 @@ CLATTN_API clattn_status clattn_plan_info_get(const clattn_plan *plan, clattn_pl
 CLATTN_API clattn_status clattn_plan_set_workspace(clattn_plan *plan, clattn_buffer *workspace);
 /* Enqueues and returns. tensors: the same layout (dtypes, shapes, strides) with other buffers and offsets, of which
  * only tensors are read; NULL: those of the last execution, at first those of creation.
- * Errors   CLATTN_E_SHAPE (another layout), CLATTN_E_ARGUMENT, CLATTN_E_UNSUPPORTED, CLATTN_E_LIMIT, the device's. */
+ * Errors   CLATTN_E_SHAPE (another layout), CLATTN_E_ARGUMENT, CLATTN_E_UNSUPPORTED, CLATTN_E_LIMIT, CLATTN_E_VERIFY
+ *          (self_check, for which it waits), the device's. */
 CLATTN_API clattn_status clattn_plan_execute(clattn_plan *plan, const clattn_attention_args *tensors);
 
 /* ---- the algorithm table ---- */

@@ -9,6 +9,7 @@
 #include <clattn/io.h>
 #include <clattn/status.h>
 #include <clattn/tensor.h>
+#include <clattn/verify.h>
 #include <clattn/version.h>
 
 #endif
