@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TENSORS = 9, INPUTS = 6 }; /* the inputs come first */
+enum { TENSORS = 10, INPUTS = 7 }; /* the inputs come first */
 
 typedef struct job {
     clattn_attention_args args;
@@ -24,7 +24,7 @@ size_t cla_view_extent(const clattn_tensor *view) {
     return (size_t)last + 1;
 }
 
-static size_t view_bytes(const clattn_tensor *view) { return cla_view_extent(view) * clattn_dtype_size(view->dtype); }
+static size_t view_bytes(const clattn_tensor *view) { return clattn_dtype_bytes(view->dtype, cla_view_extent(view)); }
 
 /* Buffers in place of the host arrays; those of the inputs are filled. */
 static clattn_status to_device(clattn_context *context, job *j) {
@@ -78,8 +78,8 @@ clattn_status cla_job_run(clattn_context *context, const clattn_attention_args *
                           cla_job_report *report) {
     job j = {.args = *args};
     clattn_attention_args *a = &j.args;
-    clattn_tensor *const tensors[TENSORS] = {&a->q,    &a->k, &a->v,   &a->keep,   &a->drop,
-                                             &a->bias, &a->o, &a->lse, &a->weights};
+    clattn_tensor *const tensors[TENSORS] = {&a->q,    &a->k,     &a->v, &a->keep, &a->drop,
+                                             &a->bias, &a->sinks, &a->o, &a->lse,  &a->weights};
     memcpy(j.tensors, tensors, sizeof tensors);
     clattn_plan *plan = NULL;
     clattn_device_info device;

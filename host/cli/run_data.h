@@ -6,10 +6,14 @@
 #include "run_options.h"
 
 typedef struct cla_run_data {
-    cla_input q, k, v, keep, drop, bias;
-    int64_t *key_lengths, *offsets; /* [B] or NULL */
-    clattn_array o, lse, weights;   /* in the layout and rank of q's file */
-    clattn_attention_args args;     /* rank 4 views of all of these */
+    cla_input q, k, v, keep, drop, bias, sinks;
+    /* NULL where there are none; B: sequences, where there are some. */
+    int64_t *key_lengths, *query_lengths, *prefix_lengths, *offsets; /* [B] */
+    int64_t *cu_queries, *cu_keys;                                   /* [B + 1] */
+    int32_t *query_segments, *key_segments, *table;                  /* [B, N], [B, M], [B, pages] */
+    float *slopes;                                                   /* [H] */
+    clattn_array o, lse, weights;                                    /* in the layout and rank of q's file */
+    clattn_attention_args args;                                      /* rank 4 views of all of these */
 } cla_run_data;
 
 /* Loads, checks what needs the command line's words to explain, and makes o and (where asked for) lse and weights.

@@ -8,11 +8,19 @@ case_of() { echo "$torch:$1/Q $torch:$1/K $torch:$1/V"; }
 # ---- verify ----
 for name in sdpa_rank3 sdpa_gqa_8_2 sdpa_f64_inputs sdpa_dk192_dv128 sdpa_head_d1; do
     good "verify $name" $run $(case_of $name) -o ../out/o.npy --lse ../out/l.npy --weights ../out/w.npy --verify
-    same "verify $name: a line for each result" "$(grep -c '^verify: ok, .*max error .* at \[.*\], bound ' "$work/stderr")" 3
+    same "verify $name: a line for each result" "$(grep -c '^verify: ok, .*max error .* at \[.*\], allowed .*; [0-9]* rows' "$work/stderr")" 3
 done
 good "verify with masks" $run $(case_of sdpa_bmask_BHQ1) -o ../out/o.npy --keep "$torch:sdpa_bmask_BHQ1/attn_mask" --verify
 good "verify with a bias" $run $(case_of sdpa_fmask_1H11) --bias "$torch:sdpa_fmask_1H11/attn_mask" --verify
 good "verify with the other layout" $run $(case_of sdpa_layout_bshd_gqa_causal) --layout bshd --causal --verify
+
+good "verify some rows" $run $(case_of sdpa_gqa_8_2) -o ../out/o.npy --verify=5
+holds "verify some rows: as many as asked for" grep -q '; 5 rows$' "$work/stderr"
+npy one.npy f4 '(1, 1)' 1
+npy far.npy f4 '(2, 1)' 200 0
+npy inf.npy f4 '(2, 1)' 1 inf
+good "verify infinity behind a weight that underflows" $run one.npy far.npy inf.npy -o ../out/o.npy --verify
+holds "verify infinity behind a weight that underflows: it is not lost" sh -c "od -An -tf4 -j128 ../out/o.npy | grep -q '[ni][an][nf]'"
 
 # ---- tensors that share a file ----
 good "results in one file" $run $(case_of sdpa_rank3) -o ../out/r.safetensors:o --lse ../out/r.safetensors:lse
