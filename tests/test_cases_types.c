@@ -36,7 +36,7 @@ static void a01(const oracle_runner *r, clattn_dtype dtype) {
     mixed_fill(&m, 1);
     for (int last = 1; last >= 0; last--) {
         for (int i = 0; i < N * M; i++)
-            keep[i] = i / M < 5 ? i % M <= i / M : last;
+            keep[i] = i / M < 5 ? i % M <= i / M : last == 1;
         run(&m, r);
         if (last) {
             memcpy(open_o, m.o, sizeof open_o);
