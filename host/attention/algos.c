@@ -18,6 +18,16 @@ size_t clattn_algorithm_count(void) { return COUNT; }
 const char *clattn_algorithm_name(size_t index) { return index < COUNT ? table[index]->name : NULL; }
 const char *clattn_algorithm_summary(size_t index) { return index < COUNT ? table[index]->summary : NULL; }
 
+/* The others, where one was asked for by name. */
+static void refuse_others(const cla_problem *p, const clattn_device_info *device, size_t chosen, cla_str *text) {
+    for (size_t i = 0; i < COUNT; i++) {
+        char reason[CLA_REASON] = "";
+        if (i != chosen)
+            cla_str_append(text, "not %s: %s\n", table[i]->name,
+                           table[i]->applies(p, device, reason, sizeof reason) ? "it was not asked for" : reason);
+    }
+}
+
 static clattn_status named(const cla_problem *p, const clattn_device_info *device, const char *name, cla_str *text,
                            const cla_algorithm **algorithm) {
     char reason[CLA_REASON] = "", names[200] = "";
@@ -27,6 +37,7 @@ static clattn_status named(const cla_problem *p, const clattn_device_info *devic
                 return cla_error(CLATTN_E_UNSUPPORTED, "algorithm %s: %s", name, reason);
             *algorithm = table[i];
             cla_str_append(text, "algorithm %s: asked for by name\n", name);
+            refuse_others(p, device, i, text);
             return CLATTN_OK;
         }
         const size_t at = strlen(names);

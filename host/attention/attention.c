@@ -81,6 +81,8 @@ static clattn_status upload_array(clattn_plan *plan, const char *what, const voi
         what, bytes, (long long)cla_plan_scratch_left(plan), (long long)scratch_limit(plan));
     CLA_TRY(cla_buffer_create_from(plan->context, data, bytes, buffer));
     plan->hidden_bytes += bytes;
+    plan->largest_hidden = bytes > plan->largest_hidden ? bytes : plan->largest_hidden;
+    cla_str_append(&plan->text, "on the device: %zu bytes for %s\n", bytes, what);
 done:
     return status;
 }
@@ -111,26 +113,6 @@ done:
     return status;
 }
 
-static void describe(clattn_plan *plan) {
-    clattn_plan_info info;
-    clattn_plan_info_get(plan, &info);
-    cla_str_append(&plan->text, "workspace: %zu bytes; least traffic: %.0f bytes; operations: %.4g\n",
-                   info.workspace_bytes, info.moved_bytes, info.operations);
-}
-
-/* What k and v are made of, where it is out of the ordinary; the algorithm's tensors are bound. */
-static void describe_keys(clattn_plan *plan, const cla_problem *given) {
-    const cla_problem *p = &plan->problem;
-    const bool kept = p->k.dtype == given->k.dtype && p->v.dtype == given->v.dtype;
-    if (cla_is_quantised(given->k.dtype) || cla_is_quantised(given->v.dtype))
-        cla_str_append(&plan->text, "k in %s, v in %s: %s\n", clattn_dtype_name(given->k.dtype),
-                       clattn_dtype_name(given->v.dtype), kept ? "read as they lie" : "converted beforehand");
-    if (given->page_size)
-        cla_str_append(&plan->text, "%lld pages of %lld keys, %lld a batch at most: %s\n", (long long)given->k.shape[0],
-                       (long long)given->page_size, (long long)given->table_pages,
-                       p->page_size ? "read as they lie" : "gathered beforehand");
-}
-
 /* Of plan->problem. */
 static clattn_status build_plan(clattn_plan *plan, const char *name, bool caller_workspace) {
     clattn_status status = CLATTN_OK;
@@ -147,11 +129,12 @@ static clattn_status build_plan(clattn_plan *plan, const char *name, bool caller
         goto done;
     }
     plan->algorithm = algorithm;
+    cla_explain_restrictions(plan);
     CLA_TRY(upload_arrays(plan));
     CLA_TRY(cla_pack_create(plan));
     const cla_problem given = plan->problem;
     cla_pack_bind(plan);
-    describe_keys(plan, &given);
+    cla_explain_storage(plan, &given);
     status = algorithm->create(plan);
     cla_pack_unbind(plan);
     CLA_TRY(status);
@@ -161,7 +144,7 @@ static clattn_status build_plan(clattn_plan *plan, const char *name, bool caller
     }
 done:
     if (status == CLATTN_OK)
-        describe(plan);
+        cla_explain_costs(plan);
     return status == CLATTN_OK ? cla_str_status(&plan->text) : status;
 }
 
@@ -215,35 +198,6 @@ void clattn_plan_destroy(clattn_plan *plan) {
     cla_problem_free(&plan->problem);
     cla_str_free(&plan->text);
     cla_free(plan);
-}
-
-/* ---- asking ---- */
-
-const char *clattn_plan_explain(const clattn_plan *plan) { return plan ? cla_str_text(&plan->text) : ""; }
-
-static double moved_bytes(const cla_problem *p, const clattn_tensor *t, bool keys) {
-    double elements = 0;
-    for (int64_t b = 0; keys && p->page_size && b < p->B; b++) /* of pages, only what is in use */
-        elements += (double)p->batches[b].keys * (double)(t->shape[1] * t->shape[3]);
-    if (!keys || !p->page_size)
-        elements = (double)clattn_tensor_elements(t);
-    return elements * (double)clattn_dtype_size(t->dtype) / (double)clattn_dtype_length(t->dtype);
-}
-
-clattn_status clattn_plan_info_get(const clattn_plan *plan, clattn_plan_info *info) {
-    if (!plan || !info)
-        return cla_error(CLATTN_E_ARGUMENT, "plan_info_get: %s is NULL", plan ? "info" : "plan");
-    const cla_problem *p = &plan->problem;
-    const double bytes = moved_bytes(p, &p->q, false) + moved_bytes(p, &p->o, false) + moved_bytes(p, &p->k, true) +
-                         moved_bytes(p, &p->v, true);
-    *info = (clattn_plan_info){
-        .algorithm = plan->algorithm ? plan->algorithm->name : "fill",
-        .workspace_bytes = plan->workspace_bytes + plan->hidden_bytes,
-        .largest_bytes = plan->workspace_bytes > plan->hidden_bytes ? plan->workspace_bytes : plan->hidden_bytes,
-        .operations = 2.0 * cla_problem_pairs(p) * (double)(p->D + p->Dv),
-        .moved_bytes = bytes,
-    };
-    return CLATTN_OK;
 }
 
 clattn_status clattn_plan_set_workspace(clattn_plan *plan, clattn_buffer *workspace) {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include <stdlib.h>
 
 #define FAR INT32_MAX                  /* an offset beyond this sees what this sees, but for check_far's windows */
 #define WIDE ((int64_t)UINT32_MAX + 1) /* the same for a side of the window */
@@ -176,15 +177,56 @@ void cla_problem_keys(const cla_problem *p, int64_t b, int64_t i, int64_t *lo, i
         *lo = *hi = 0;
 }
 
+/* Keys that queries [from, to) of a batch see together, where the sides of cla_problem_keys are straight lines. */
+static double pairs_between(const cla_problem *p, int64_t b, int64_t from, int64_t to) {
+    int64_t lo, hi, last_lo, last_hi;
+    if (from >= to)
+        return 0;
+    cla_problem_keys(p, b, from, &lo, &hi);
+    cla_problem_keys(p, b, to - 1, &last_lo, &last_hi);
+    const double first = (double)(hi - lo), last = (double)(last_hi - last_lo), n = (double)(to - from);
+    if (first > 0 && last > 0)
+        return (first + last) * n / 2;
+    /* One end sees none: a triangle, which ends where the count does, in steps of 1; or nothing at all. */
+    const double most = first > last ? first : last;
+    const bool constant = n == 1;
+    return constant ? most : most * (most + 1) / 2;
+}
+
+static int by_place(const void *a, const void *b) {
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The sides are straight between the places where one of their parts takes over from another. */
+static double pairs_of(const cla_problem *p, int64_t b) {
+    enum { PLACES = 7 };
+    const cla_batch *x = &p->batches[b];
+    const int64_t n = cla_min(p->N, x->queries), at = -x->offset; /* the query at key 0 */
+    int64_t places[PLACES] = {0,
+                              n,
+                              at + x->prefix - 1,            /* causal passes the prefix */
+                              at + x->prefix - 1 - p->right, /* so does the right side of the window */
+                              at + x->keys - 1,              /* causal passes the end */
+                              at + x->keys - 1 - p->right,   /* so does the right side */
+                              at + p->left};                 /* the left side leaves key 0 */
+    double pairs = 0;
+    for (int i = 0; i < PLACES; i++)
+        places[i] = cla_max(0, cla_min(n, places[i]));
+    qsort(places, PLACES, sizeof *places, by_place);
+    for (int i = 0; i + 1 < PLACES; i++) {
+        /* A place of its own: lines may meet there from either side. */
+        pairs += pairs_between(p, b, places[i], cla_min(places[i] + 1, places[i + 1]));
+        pairs += pairs_between(p, b, places[i] + 1, places[i + 1]);
+    }
+    return pairs;
+}
+
 double cla_problem_pairs(const cla_problem *p) {
     double pairs = 0;
     if (!p->interval)
         return (double)p->B * (double)p->H * (double)p->N * (double)p->M;
     for (int64_t b = 0; b < p->B; b++)
-        for (int64_t i = 0; i < p->N; i++) {
-            int64_t lo, hi;
-            cla_problem_keys(p, b, i, &lo, &hi);
-            pairs += (double)(hi - lo);
-        }
+        pairs += pairs_of(p, b);
     return pairs * (double)p->H;
 }

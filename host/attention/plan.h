@@ -22,7 +22,8 @@ struct clattn_plan {
     clattn_buffer *scratch;         /* one buffer for all; pieces start at cla_plan_scratch's offsets */
     bool owns_scratch;
     size_t workspace_bytes; /* of the one scratch buffer */
-    size_t hidden_bytes;    /* other allocations that the plan causes */
+    size_t hidden_bytes;    /* other allocations that the plan causes: the arrays below */
+    size_t largest_hidden;  /* the largest of them */
     /* Host arrays of the problem, on the device; NULL where there are none, and on the `cpu` context. */
     clattn_buffer *spans;                   /* cla_span [B] */
     clattn_buffer *slopes;                  /* float [H] */
@@ -35,6 +36,11 @@ struct clattn_plan {
 clattn_status cla_plan_scratch(clattn_plan *plan, int64_t bytes, const char *what, size_t *offset_bytes);
 /* Bytes of scratch that may still be asked for, within max_workspace and the device's largest allocation. */
 int64_t cla_plan_scratch_left(const clattn_plan *plan);
+
+/* explain.c: lines for plan->text. */
+void cla_explain_restrictions(clattn_plan *plan); /* which keys are seen, and how scores are made */
+void cla_explain_storage(clattn_plan *plan, const cla_problem *given); /* once the algorithm's tensors are bound */
+void cla_explain_costs(clattn_plan *plan);
 
 /* Arguments of the fused kernels, for the tensors as they are bound now. Tiles and chunks are left to the caller. */
 struct cla_attention_args;
