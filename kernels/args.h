@@ -94,6 +94,30 @@ typedef struct cla_softmax_args {
     cl_float power; /* of two: weights are kept times this, so that their sum stays below 1 */
 } cla_softmax_args;
 
+/* Weights of chosen rows and what is made of them, from Q and K again; see weights.cl. */
+typedef struct cla_weights_args {
+    cl_long q_b, q_h, q_i, q_0;
+    cl_long k_b, k_h, k_j, k_0, k_page;
+    cl_long w_b, w_h, w_i, w_j, w_0; /* weights */
+    cl_long c_b, c_h, c_j, c_0;      /* column sums */
+    cl_long e_b, e_h, e_i, e_0;      /* entropy */
+    cl_long sum_0, part_0; /* in scratch: maximum and sum of each row [B, H, N], column sums [B, H, chunks, M] */
+    cla_mask_args mask;
+    cl_long scale_bits;
+    cl_int B, H, group, N, M, D;
+    cl_int heads, queries;          /* how many rows are of, of the lists or of all */
+    cl_int has_heads, has_queries;  /* there is a list */
+    cl_int form, mean;              /* of the weights: a CLA_FORM; over the heads */
+    cl_int interval, ragged, paged; /* paged: a batch has no keys past its length */
+    cl_int row_tiles, key_tiles;    /* of a head */
+    cl_int chunks, chunk_tiles;     /* chunks of queries, and tiles of each */
+    cl_int has_entropy;
+    cl_int q_type, k_type;
+    cl_int page_size, pages;
+    cl_float scale;
+    cl_int pad;
+} cla_weights_args;
+
 /* Columns of V for the chunk's key heads, without what is not finite; see softmax.cl. */
 typedef struct cla_values_args {
     cl_long v_b, v_h, v_j, v_0;

@@ -45,7 +45,7 @@ static int each(const judged *t, void (*f)(const judged *, const oracle_runner *
     const size_t count = oracle_open(runners);
     int ran = 0;
     for (size_t i = 0; i < count; i++)
-        if ((runners[i].has_f64 || !weights_wide(&t->c->f)) && strncmp(runners[i].algorithm, "fused", 5) != 0) {
+        if (runners[i].has_f64 || !weights_wide(&t->c->f)) {
             f(t, &runners[i]);
             ran++;
         }

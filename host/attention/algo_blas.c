@@ -339,6 +339,7 @@ const cla_algorithm cla_algo_blas = {.name = "blas",
                                      .suits = suits,
                                      .unit_inner = true,
                                      .sums_type = true,
+                                     .weights = true,
                                      .create = create,
                                      .execute = execute,
                                      .destroy = destroy};

@@ -35,10 +35,6 @@ typedef struct {
 static bool applies(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
     if (!cla_needs_opencl(p, device, reason, reason_bytes))
         return false;
-    if (cla_problem_weighs(p)) {
-        snprintf(reason, reason_bytes, "never has the weights of a row at once, so it cannot return them");
-        return false;
-    }
     return true;
 }
 

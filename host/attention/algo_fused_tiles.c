@@ -24,9 +24,7 @@ static bool applies(const cla_problem *p, const clattn_device_info *device, char
     cla_tiling tiling;
     if (!cla_needs_opencl(p, device, reason, reason_bytes))
         return false;
-    if (cla_problem_weighs(p))
-        snprintf(reason, reason_bytes, "keeps no weights to return; materialised does");
-    else if (!cla_tiles_choose(device, p->dtype, false, p->D, p->Dv, 0, &tiling))
+    if (!cla_tiles_choose(device, p->dtype, false, p->D, p->Dv, 0, &tiling))
         snprintf(reason, reason_bytes,
                  "needs work-groups of 16 and %d bytes of local memory, and %.100s has %llu and %llu",
                  p->dtype == CLATTN_F64 ? 6340 : 3780, device->name, (unsigned long long)device->max_work_group,

@@ -45,10 +45,6 @@ static bool reaches_too_far(const clattn_tensor *t, const char *name, char *reas
 }
 
 static bool applies(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
-    if (p->mean || p->form_queries || p->form_heads || cla_present(&p->column_sums) || cla_present(&p->entropy)) {
-        snprintf(reason, reason_bytes, "gives weights of all queries and heads, and neither means nor sums");
-        return false;
-    }
     clattn_tensor k = p->k;
     if (p->page_size || p->k.dtype != p->dtype) { /* as it is once copied */
         const int64_t shape[4] = {p->B, p->Hk, p->M, p->D};
@@ -284,7 +280,7 @@ static clattn_status weigh(clattn_plan *plan, const materialised *a, const chunk
                           .H = (cl_int)heads,
                           .N = (cl_int)c->n,
                           .M = (cl_int)c->M,
-                          .has_weights = cla_present(w),
+                          .has_weights = cla_present(w) && !cla_weights_by_pass(plan),
                           .has_lse = cla_present(lse),
                           .form = (cl_int)p->form,
                           .paged = p->table != NULL,
@@ -429,6 +425,7 @@ const cla_algorithm cla_algo_materialised = {.name = "materialised",
                                              .suits = suits,
                                              .unit_inner = true,
                                              .sums_type = true,
+                                             .weights = true,
                                              .create = create,
                                              .execute = execute,
                                              .destroy = destroy};

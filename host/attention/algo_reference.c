@@ -90,6 +90,7 @@ const cla_algorithm cla_algo_reference = {.name = "reference",
                                           .suits = suits,
                                           .blocks = true,
                                           .pages = true,
+                                          .weights = true,
                                           .create = create,
                                           .execute = execute,
                                           .destroy = destroy};

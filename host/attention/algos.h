@@ -16,6 +16,7 @@ typedef struct cla_algorithm {
     bool sums_type;  /* q, k, v, o and bias need the type of the sums: the plan converts */
     bool blocks;     /* reads quantised k and v; else the plan converts */
     bool pages;      /* reads k and v in pages; else the plan gathers them */
+    bool weights;    /* writes the weights of all queries and heads in any form, without a pass of weights.c */
     /* Makes plan->state, asks for scratch with cla_plan_scratch, adds lines to plan->text. */
     clattn_status (*create)(clattn_plan *plan);
     clattn_status (*execute)(clattn_plan *plan); /* enqueues only */

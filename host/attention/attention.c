@@ -67,9 +67,8 @@ static clattn_status check_bound(const clattn_context *context, cla_problem *p) 
     return CLATTN_OK;
 }
 
-/* A host array of the problem's on the device. */
-static clattn_status upload_array(clattn_plan *plan, const char *what, const void *data, int64_t count, size_t size,
-                                  clattn_buffer **buffer) {
+clattn_status cla_plan_upload(clattn_plan *plan, const char *what, const void *data, int64_t count, size_t size,
+                              clattn_buffer **buffer) {
     clattn_status status = CLATTN_OK;
     if (!data || cla_context_is_cpu(plan->context))
         return CLATTN_OK;
@@ -103,11 +102,13 @@ static clattn_status upload_arrays(clattn_plan *plan) {
                                   .prefix = (cl_int)x->prefix};
         }
     }
-    CLA_TRY(upload_array(plan, "lengths and offsets", spans, p->B, sizeof *spans, &plan->spans));
-    CLA_TRY(upload_array(plan, "ALiBi slopes", p->slopes, p->H, sizeof *p->slopes, &plan->slopes));
-    CLA_TRY(upload_array(plan, "query segments", p->q_segments, p->B * p->N, sizeof *p->q_segments, &plan->q_segments));
-    CLA_TRY(upload_array(plan, "key segments", p->k_segments, p->B * p->M, sizeof *p->k_segments, &plan->k_segments));
-    CLA_TRY(upload_array(plan, "the block table", p->table, p->B * p->table_pages, sizeof *p->table, &plan->table));
+    CLA_TRY(cla_plan_upload(plan, "lengths and offsets", spans, p->B, sizeof *spans, &plan->spans));
+    CLA_TRY(cla_plan_upload(plan, "ALiBi slopes", p->slopes, p->H, sizeof *p->slopes, &plan->slopes));
+    CLA_TRY(
+        cla_plan_upload(plan, "query segments", p->q_segments, p->B * p->N, sizeof *p->q_segments, &plan->q_segments));
+    CLA_TRY(
+        cla_plan_upload(plan, "key segments", p->k_segments, p->B * p->M, sizeof *p->k_segments, &plan->k_segments));
+    CLA_TRY(cla_plan_upload(plan, "the block table", p->table, p->B * p->table_pages, sizeof *p->table, &plan->table));
 done:
     cla_free(spans);
     return status;
@@ -135,7 +136,9 @@ static clattn_status build_plan(clattn_plan *plan, const char *name, bool caller
     const cla_problem given = plan->problem;
     cla_pack_bind(plan);
     cla_explain_storage(plan, &given);
-    status = algorithm->create(plan);
+    status = cla_weights_create(plan);
+    if (status == CLATTN_OK)
+        status = algorithm->create(plan);
     cla_pack_unbind(plan);
     CLA_TRY(status);
     if (plan->workspace_bytes > 0 && !caller_workspace) {
@@ -185,6 +188,7 @@ void clattn_plan_destroy(clattn_plan *plan) {
         return;
     if (plan->algorithm)
         plan->algorithm->destroy(plan);
+    cla_weights_destroy(plan);
     cla_pack_destroy(plan);
     cla_kernel_destroy(plan->fill);
     cla_kernel_destroy(plan->copy);
@@ -312,6 +316,7 @@ static clattn_status enqueue(clattn_plan *plan) {
     bound = true;
     CLA_TRY(cla_pack_inputs(plan));
     CLA_TRY(plan->algorithm->execute(plan));
+    CLA_TRY(cla_weights_execute(plan));
     CLA_TRY(cla_pack_outputs(plan));
 done:
     if (bound)

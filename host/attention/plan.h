@@ -10,7 +10,8 @@
 #include "runtime/launch.h"
 #include "tensor/view.h"
 
-typedef struct cla_pack cla_pack; /* pack.c */
+typedef struct cla_pack cla_pack;       /* pack.c */
+typedef struct cla_weights cla_weights; /* weights.c */
 
 struct clattn_plan {
     clattn_context *context;
@@ -19,6 +20,7 @@ struct clattn_plan {
     void *state;                    /* the algorithm's */
     cla_kernel *fill, *copy;        /* where algorithm is NULL */
     cla_pack *pack;                 /* copies of tensors whose last stride is not 1; NULL: none */
+    cla_weights *weights;           /* a pass after the algorithm's; NULL: none */
     clattn_buffer *scratch;         /* one buffer for all; pieces start at cla_plan_scratch's offsets */
     bool owns_scratch;
     size_t workspace_bytes; /* of the one scratch buffer */
@@ -42,6 +44,10 @@ void cla_explain_restrictions(clattn_plan *plan); /* which keys are seen, and ho
 void cla_explain_storage(clattn_plan *plan, const cla_problem *given); /* once the algorithm's tensors are bound */
 void cla_explain_costs(clattn_plan *plan);
 
+/* A host array on the device: what is in no scratch. Nothing to do without one, and on the `cpu` context. */
+clattn_status cla_plan_upload(clattn_plan *plan, const char *what, const void *data, int64_t count, size_t size,
+                              clattn_buffer **buffer);
+
 /* Arguments of the fused kernels, for the tensors as they are bound now. Tiles and chunks are left to the caller. */
 struct cla_attention_args;
 void cla_fill_attention_args(const clattn_plan *plan, struct cla_attention_args *args);
@@ -60,6 +66,14 @@ void cla_pack_destroy(clattn_plan *plan);
 
 /* Plans, executes and forgets a problem that is checked already, which keeps what it owns. */
 clattn_status cla_plan_run_once(clattn_context *context, const cla_problem *p, const char *algorithm);
+
+/* weights.c, on OpenCL: weights, column sums and entropy that the algorithm does not write itself. */
+clattn_status cla_weights_create(clattn_plan *plan);  /* before the algorithm, which may take all scratch left */
+clattn_status cla_weights_execute(clattn_plan *plan); /* enqueues; the tensors are those of the algorithm */
+void cla_weights_destroy(clattn_plan *plan);
+/* Whether `weights` are the pass's, not the algorithm's. */
+bool cla_weights_by_pass(const clattn_plan *plan);
+
 /* The reference on tensors with host storage; `wide`: sums in long double, for judging f64. */
 clattn_status cla_reference_run(const cla_problem *p, bool wide);
 
