@@ -367,14 +367,10 @@ Test(fused_tiles, tensors_bound_later_may_begin_anywhere) {
 
 Test(fused_tiles, refusals_say_why) {
     clattn_context *context = open_as(AS_IS), *cpu = NULL;
-    float x[4] = {1, 2, 3, 4}, o[4], w[4];
-    const int64_t shape[] = {2, 2};
+    float x[4] = {1, 2, 3, 4}, o[4];
     clattn_attention_args a = small_args(2, 2, 2, 2, x, x, x, o, NULL);
     SUCCEEDS(clattn_context_create("cpu", NULL, &cpu));
     FAILS(clattn_attention(cpu, &a), CLATTN_E_UNSUPPORTED, "fused_tiles: runs on OpenCL devices");
-    a.weights = clattn_tensor_host(w, CLATTN_F32, 2, shape);
-    FAILS(clattn_attention(context, &a), CLATTN_E_UNSUPPORTED, "fused_tiles: keeps no weights");
-    a.weights.rank = 0;
     context->info.max_work_group = 8;
     FAILS(clattn_attention(context, &a), CLATTN_E_UNSUPPORTED, "needs work-groups of 16");
     pretend(&context->info, GROUP_16);

@@ -205,17 +205,10 @@ typedef struct {
     int runs, failures, refusals;
 } tally;
 
-/* Without the weights where an algorithm does not give them. */
 static void run_one(oracle_case *c, const oracle_runner *runner, tally *t) {
     char text[ORACLE_TEXT];
     const char *reason = "";
-    const bool weights = c->config.weights;
-    bool applies = oracle_applies(c, runner, &reason);
-    if (!applies && weights) {
-        c->config.weights = false;
-        applies = oracle_applies(c, runner, &reason);
-    }
-    if (!applies) {
+    if (!oracle_applies(c, runner, &reason)) {
         if (t->refusals++ == 0)
             fprintf(stderr, "grid: %s refuses %s: %s\n", runner->algorithm, oracle_text(&c->config, text), reason);
     } else {
@@ -224,7 +217,6 @@ static void run_one(oracle_case *c, const oracle_runner *runner, tally *t) {
             t->failures++ < 10)
             fprintf(stderr, "grid: %s\n", text);
     }
-    c->config.weights = weights;
 }
 
 static void run_grid(clattn_dtype dtype, uint64_t seed) {

@@ -16,6 +16,7 @@ static const weights_config configs[] = {
     {"one query", 2, 8, 2, 1, 300, 64, 64, .causal = true, .key_lengths = true},
     {"f16", 1, 2, 2, 19, 35, 40, 40, CLATTN_F16, CLATTN_F16, CLATTN_F16, .causal = true},
     {"bf16 keys", 2, 2, 1, 50, 65, 48, 32, CLATTN_F32, CLATTN_BF16, CLATTN_F16, .alibi = true, .softcap = 20},
+    {"many queries", 1, 2, 1, 800, 20, 8, 3, .causal = true, .sinks = true},
     {"f64", 1, 2, 1, 50, 70, 17, 9, CLATTN_F64, CLATTN_F64, CLATTN_F64, .keep = true, .sinks = true, .softcap = 3},
 };
 enum { CONFIGS = sizeof configs / sizeof *configs };
@@ -125,3 +126,156 @@ static void check_forms(const judged *t, const oracle_runner *r) {
 }
 
 Test(weights, every_form_is_right_in_every_algorithm) { on_all(check_forms); }
+
+/* ---- chosen rows and heads ---- */
+
+/* Some of n, in an order of their own; how many. */
+static int64_t choose(int64_t n, int64_t *list) {
+    int64_t count = 0;
+    for (int64_t i = n - 1; i >= 0; i -= 1 + n / 5)
+        list[count++] = i;
+    if (count > 2) {
+        const int64_t first = list[0];
+        list[0] = list[count - 1];
+        list[count - 1] = first;
+    }
+    return count;
+}
+
+static void check_chosen(const judged *t, const oracle_runner *r) {
+    const weights_config *f = &t->c->f;
+    int64_t *heads = weights_room(f->H, 8), *queries = weights_room(f->N, 8), n = 0;
+    const int64_t nh = choose(f->H, heads), nq = choose(f->N, queries), shape[4] = {f->B, nh, nq, f->M};
+    int64_t *at = weights_room(f->B * nh * nq * f->M, 8);
+    for (int64_t row = 0; row < f->B * nh * nq; row++)
+        for (int64_t j = 0; j < f->M; j++) {
+            const int64_t b = row / (nh * nq), h = heads[row / nq % nh], i = queries[row % nq];
+            at[n++] = ((b * f->H + h) * f->N + i) * f->M + j;
+        }
+    void *o = weights_room(f->B * f->H * f->N * f->Dv, 8);
+    for (int form = 0; form < 4; form++) {
+        clattn_attention_args a = weights_args(t->c, r->algorithm, o);
+        a.weights = output(t, 4, shape);
+        a.weights_form = (clattn_weights_form)form;
+        a.weights_queries = queries;
+        a.weights_query_count = nq;
+        a.weights_heads = heads;
+        a.weights_head_count = nh;
+        SUCCEEDS(clattn_attention(r->context, &a));
+        compare(t, r, form_names[form], &a.weights, t->exact.form[form], t->plain.form[form], at);
+        free(a.weights.host);
+    }
+    free(o);
+    free(at);
+    free(heads);
+    free(queries);
+}
+
+Test(weights, rows_and_heads_can_be_chosen) { on_all(check_chosen); }
+
+/* ---- sums ---- */
+
+/* Of all, and of one head, which is that head alone. Weights are as [B, M, N] in memory. */
+static void check_mean(const judged *t, const oracle_runner *r) {
+    const weights_config *f = &t->c->f;
+    const int64_t turned[4] = {f->B, 1, f->M, f->N}, shape[4] = {f->B, 1, f->N, f->M}, head = f->H - 1;
+    const int axes[4] = {0, 1, 3, 2};
+    void *o = weights_room(f->B * f->H * f->N * f->Dv, 8);
+    clattn_attention_args a = weights_args(t->c, r->algorithm, o);
+    clattn_tensor stored = output(t, 4, turned), dense = output(t, 4, shape);
+    a.weights_mean = true;
+    a.weights = clattn_tensor_permute(stored, axes);
+    SUCCEEDS(clattn_attention(r->context, &a));
+    for (int64_t x = 0; x < f->B * f->N * f->M; x++) {
+        const int64_t b = x / (f->N * f->M), i = x / f->M % f->N, j = x % f->M;
+        cla_store_element(dense.host, dense.dtype, x,
+                          cla_load_element(stored.host, stored.dtype, (b * f->M + j) * f->N + i));
+    }
+    compare(t, r, "mean", &dense, t->exact.mean, t->plain.mean, NULL);
+    int64_t *at = weights_room(f->B * f->N * f->M, 8);
+    for (int64_t x = 0; x < f->B * f->N * f->M; x++)
+        at[x] = (x / (f->N * f->M) * f->H + head) * f->N * f->M + x % (f->N * f->M);
+    a.weights = dense;
+    a.weights_heads = &head;
+    a.weights_head_count = 1;
+    SUCCEEDS(clattn_attention(r->context, &a));
+    compare(t, r, "mean of one head", &dense, t->exact.form[0], t->plain.form[0], at);
+    free(at);
+    free(stored.host);
+    free(dense.host);
+    free(o);
+}
+
+Test(weights, their_mean_over_heads_is_right) { on_all(check_mean); }
+
+static void check_sums(const judged *t, const oracle_runner *r) {
+    const weights_config *f = &t->c->f;
+    const int64_t columns[3] = {f->B, f->H, f->M}, rows[3] = {f->B, f->H, f->N}, shape[4] = {f->B, f->H, 1, f->M};
+    const int64_t last = f->N - 1;
+    int64_t *at = weights_room(f->B * f->H * f->M, 8);
+    void *o = weights_room(f->B * f->H * f->N * f->Dv, 8);
+    clattn_attention_args a = weights_args(t->c, r->algorithm, o);
+    a.column_sums = output(t, 3, columns);
+    a.entropy = output(t, 3, rows);
+    a.weights = output(t, 4, shape);
+    a.weights_queries = &last;
+    a.weights_query_count = 1;
+    for (int64_t x = 0; x < f->B * f->H * f->M; x++)
+        at[x] = (x / f->M * f->N + last) * f->M + x % f->M;
+    SUCCEEDS(clattn_attention(r->context, &a));
+    compare(t, r, "column_sums", &a.column_sums, t->exact.columns, t->plain.columns, NULL);
+    compare(t, r, "entropy", &a.entropy, t->exact.entropy, t->plain.entropy, NULL);
+    compare(t, r, "last row", &a.weights, t->exact.form[0], t->plain.form[0], at);
+    free(a.column_sums.host);
+    free(a.entropy.host);
+    free(a.weights.host);
+    free(at);
+    free(o);
+}
+
+Test(weights, column_sums_and_entropy_are_right) { on_all(check_sums); }
+
+/* ---- bits ---- */
+
+static bool same_bits(const clattn_tensor *x, int64_t i, const clattn_tensor *y, int64_t j, int64_t n) {
+    const size_t size = clattn_dtype_size(x->dtype);
+    return memcmp((char *)x->host + (size_t)i * size, (char *)y->host + (size_t)j * size, (size_t)n * size) == 0;
+}
+
+/* A chosen row has the bits that it has among all, and two runs have the same. */
+static void check_bits(const judged *t, const oracle_runner *r) {
+    const weights_config *f = &t->c->f;
+    const int64_t rows = f->B * f->H, query = f->N / 2, shape[4] = {f->B, f->H, f->N, f->M};
+    const int64_t one[4] = {f->B, f->H, 1, f->M}, columns[3] = {f->B, f->H, f->M};
+    void *o = weights_room(rows * f->N * f->Dv, 8);
+    clattn_tensor all = output(t, 4, shape), chosen = output(t, 4, one);
+    clattn_attention_args a = weights_args(t->c, r->algorithm, o);
+    clattn_tensor sums[2] = {output(t, 3, columns), output(t, 3, columns)};
+    a.batch_invariant = true;
+    for (int run = 0; run < 2; run++) {
+        a.weights = run ? chosen : all;
+        a.weights_queries = run ? &query : NULL;
+        a.weights_query_count = run;
+        a.column_sums = sums[run];
+        SUCCEEDS(clattn_attention(r->context, &a));
+    }
+    /* materialised writes all rows itself, and asks the pass for one of them. */
+    for (int64_t row = 0; strcmp(r->algorithm, "materialised") != 0 && row < rows; row++)
+        cr_expect(same_bits(&all, (row * f->N + query) * f->M, &chosen, row * f->M, f->M), "%s, %s: row %lld", f->name,
+                  r->algorithm, (long long)row);
+    cr_expect(same_bits(&sums[0], 0, &sums[1], 0, rows * f->M), "%s, %s: column sums", f->name, r->algorithm);
+    free(all.host);
+    free(chosen.host);
+    free(sums[0].host);
+    free(sums[1].host);
+    free(o);
+}
+
+Test(weights, a_chosen_row_has_the_bits_that_it_has_among_all) {
+    static const int used[] = {1, 4, 5, 11};
+    for (size_t x = 0; x < sizeof used / sizeof *used; x++) {
+        judged t = make(&configs[used[x]]);
+        cr_expect_geq(each(&t, check_bits), 2);
+        release(&t);
+    }
+}

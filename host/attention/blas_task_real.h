@@ -433,7 +433,7 @@ static void add_row(const cla_problem *p, const cla_blas_layout *a, const cla_bl
     const clattn_tensor *c = &p->column_sums;
     const int64_t h = head_of(p, t, row);
     REAL m = state[a->m + row], l = state[a->l + row];
-    const REAL divisor = l / add_sink(p, a, h, &m, &l);
+    const REAL shrink = add_sink(p, a, h, &m, &l), divisor = l / shrink;
     if (t->pass == CLA_BLAS_MEAN) {
         REAL *to = weights_row(p, a, t, row);
         if (to)
