@@ -98,8 +98,7 @@ INLINE void fill_added(real *added, const cla_masks *m, const work *w, int panel
 }
 
 /* R1 keys x W queries of scores, summed over d in order. Keys from `bn` on repeat the last, and land in rows of P that
- * nobody reads. `more`: P holds a partial sum; `last`: scale, mask,
- * raise t. */
+ * nobody reads. `more`: P holds a partial sum; `last`: scale, mask, raise t. */
 INLINE void score_block(real *P, vec t[JV], const real *qp, const work *w, KEYS const real *k, long k_j, int n, int j,
                         int bn, int dims, int more, int last, const ranges *r, int panel, const real *added) {
     vec s[R1][JV];
