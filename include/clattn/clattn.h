@@ -7,6 +7,7 @@
 #include <clattn/cache.h>
 #include <clattn/context.h>
 #include <clattn/io.h>
+#include <clattn/lint.h>
 #include <clattn/status.h>
 #include <clattn/tensor.h>
 #include <clattn/verify.h>
