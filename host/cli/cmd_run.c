@@ -9,6 +9,8 @@
 #include "run_data.h"
 #include "verify.h"
 
+#include <clattn/lint.h>
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,6 +62,17 @@ static int load_labels(run *r) {
     if (!r->options.labels)
         return CLA_EXIT_OK;
     return cla_labels_load(r->options.labels, r->data.q.view.shape[2], r->data.k.view.shape[2], &r->queries, &r->keys);
+}
+
+static void print_warning(void *user, const clattn_warning *warning) {
+    (void)user;
+    fprintf(stderr, "clattn: warning: %s\n", warning->text);
+}
+
+/* What cannot be computed at all is said when it is computed. */
+static void lint(const run *r) {
+    if (!r->options.no_lint)
+        clattn_lint(&r->data.args, print_warning, NULL);
 }
 
 /* ---- the work ---- */
@@ -228,6 +241,7 @@ static int work(run *r) {
         (exit_status = cla_open(r->options.device, &r->context)) != CLA_EXIT_OK)
         return exit_status;
     clattn_context_info(r->context, &r->device);
+    lint(r);
     if ((exit_status = compute(r)) != CLA_EXIT_OK)
         return exit_status;
     const int64_t rows = r->dump < 0 ? r->options.verify_rows : CLATTN_ALL_ROWS; /* a case holds all expected results */

@@ -56,6 +56,7 @@ const char *const cla_help_run_more =
     "      --batch-invariant   bits of a result depend on nothing else that is computed with it\n"
     "      --max-workspace N   bytes of scratch that it may use\n"
     "      --explain           tell how it is computed, and why not otherwise\n"
+    "      --no-lint           no warnings about usual mistakes, such as masks that hide everything\n"
     "      --verify[=ROWS]     compare with the exact result, all of it or ROWS rows; fails beyond twice the error\n"
     "                          of a plain BLAS evaluation (at least 1e-6 of the largest |V| in f32)\n"
     "\n"

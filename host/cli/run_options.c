@@ -42,6 +42,7 @@ static const cla_arg_spec specs[] = {{"output", 'o', CLA_ARG_VALUE},
                                      {"batch-invariant", 0, CLA_ARG_FLAG},
                                      {"max-workspace", 0, CLA_ARG_VALUE},
                                      {"explain", 0, CLA_ARG_FLAG},
+                                     {"no-lint", 0, CLA_ARG_FLAG},
                                      {"verify", 0, CLA_ARG_OPTIONAL},
                                      {"dump", 0, CLA_ARG_VALUE},
                                      {NULL, 0, CLA_ARG_FLAG}};
@@ -285,6 +286,7 @@ int cla_run_options_parse(int argc, char **argv, cla_run_options *options) {
                                  .labels = cla_args_value(&args, "labels"),
                                  .dump = cla_args_value(&args, "dump"),
                                  .explain = cla_args_given(&args, "explain"),
+                                 .no_lint = cla_args_given(&args, "no-lint"),
                                  .verify = cla_args_given(&args, "verify")};
     if ((exit_status = parse_positions(&args, options)) != CLA_EXIT_OK ||
         (exit_status = parse_window(cla_args_value(&args, "window"), options)) != CLA_EXIT_OK ||

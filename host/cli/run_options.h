@@ -29,7 +29,7 @@ typedef struct cla_run_options {
     int64_t max_workspace;
     cla_heads heads;
     int64_t batch; /* of the heat map */
-    bool explain, verify;
+    bool explain, verify, no_lint;
     int64_t verify_rows; /* or CLATTN_ALL_ROWS */
 } cla_run_options;
 

@@ -104,3 +104,36 @@ bad "a page that is not there" 2 'block_table.*is 9, outside 0 to 2' $run q4d.np
 good "batch-invariant" $run z_bhsd.npy z_bhsd.npy v_bhsd.npy -o ../out/o.npy --batch-invariant
 good "max-workspace" $run z_bhsd.npy z_bhsd.npy v_bhsd.npy -o ../out/o.npy --max-workspace 1000000
 bad "max-workspace of 0" 2 '--max-workspace 0 is no number of bytes' $run q.npy k.npy eye.npy -o $out --max-workspace 0
+
+# ---- warnings: on stderr, and the result is there all the same ----
+warned() { # NAME PATTERN ARGUMENT...
+    warned_name=$1 warned_pattern=$2
+    shift 2
+    good "$warned_name" "$@" -o ../out/o.npy
+    same "$warned_name: one warning" "$(grep -c '^clattn: warning: ' "$work/stderr")" 1
+    holds "$warned_name: what it says" grep -Eq -- "^clattn: warning: $warned_pattern" "$work/stderr"
+    good "$warned_name, not wanted" "$@" -o ../out/o.npy --no-lint
+    same "$warned_name: no warning" "$(cat "$work/stderr")" ""
+}
+npy low.npy f4 '(1, 2)' 0 -65504
+npy min.npy f4 '(1, 2)' 0 -10000
+npy zero.npy f4 '(1, 2)' 0 0
+npy hide.npy f4 '(1, 2)' -inf -inf
+npy no.npy b1 '(1, 2)' 0 0
+npy yes.npy b1 '(1, 2)' 1 1
+npy seven.npy b1 '(1, 2)' 7 1
+npy after.npy b1 '(2, 2)' 0 1 1 1
+npy big16.npy f2 '(2, 1)' inf 0
+warned "a finite mask" 'bias: 1 of 2 numbers are -65504 .*write -inf' $run q.npy k.npy eye.npy --bias low.npy
+warned "another finite mask" 'bias: 1 of 2 numbers are -10000 .*write -inf' $run q.npy k.npy eye.npy --bias min.npy
+warned "a bias of zeros" 'bias: all 2 numbers are 0' $run q.npy k.npy eye.npy --bias zero.npy
+warned "every row masked" 'rows: all, 1 of 1 see no key' $run q.npy k.npy eye.npy --bias hide.npy
+warned "keep hides all" 'keep: all 2 are 0.*give it as drop' $run q.npy k.npy eye.npy --keep no.npy
+warned "drop hides all" 'drop: all 2 are nonzero.*give it as keep' $run q.npy k.npy eye.npy --drop yes.npy
+warned "bool bytes" 'keep: 1 of 2 bytes are neither 0 nor 1' $run q.npy k.npy eye.npy --keep seven.npy
+warned "scale 0" 'scale: is 0' $run q.npy k.npy eye.npy --scale 0
+warned "key lengths of 0" 'key_lengths: are 0' $run q.npy k.npy eye.npy --key-lengths 0
+warned "f16 with infinity" 'k: 1 of 2 numbers are infinite' $run q16.npy big16.npy eye16.npy
+warned "some rows masked" 'rows: 1 of 2 see no key, first \[0,0,1\]' $run z_sd.npy z_sd.npy v_sd.npy --drop after.npy --causal --window 0,0
+good "no warning" $run z_sd.npy z_sd.npy v_sd.npy --causal -o ../out/o.npy
+same "no warning: silence" "$(cat "$work/stderr")" ""
