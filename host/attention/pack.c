@@ -174,8 +174,7 @@ static clattn_status copy_in(clattn_plan *plan, int i) {
 
 clattn_status cla_pack_inputs(clattn_plan *plan) {
     clattn_status status = CLATTN_OK;
-    const int inputs = plan->problem.ragged ? PACKED : O; /* rows of o after the last sequence stay as they are */
-    for (int i = 0; plan->pack && i < inputs; i++)
+    for (int i = 0; plan->pack && i < O; i++)
         if (plan->pack->active[i])
             CLA_TRY(copy_in(plan, i));
 done:
@@ -185,7 +184,14 @@ done:
 clattn_status cla_pack_outputs(clattn_plan *plan) {
     if (!plan->pack || !plan->pack->active[O])
         return CLATTN_OK;
-    return cla_copy_strided(plan->context, plan->pack->copy, &plan->problem.o, &plan->pack->original[O]);
+    const cla_problem *p = &plan->problem;
+    clattn_tensor from = p->o, to = plan->pack->original[O];
+    if (p->ragged) { /* rows after the last sequence stay as they are */
+        const cla_batch *last = &p->batches[p->B - 1];
+        from = clattn_tensor_slice(from, 2, 0, last->q_row + last->queries);
+        to = clattn_tensor_slice(to, 2, 0, last->q_row + last->queries);
+    }
+    return cla_copy_strided(plan->context, plan->pack->copy, &from, &to);
 }
 
 void cla_pack_destroy(clattn_plan *plan) {
