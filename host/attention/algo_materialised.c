@@ -355,8 +355,7 @@ static clattn_status run_chunk(clattn_plan *plan, const materialised *a, const c
         const int64_t nd = cla_min(columns, Dv - d);
         if (nd < Dv && c->M > 0)
             CLA_TRY(clean_values(plan, a, c, d, nd));
-        if (c->M > 0)
-            CLA_TRY(multiply_values(plan, a, c, d, nd));
+        CLA_TRY(multiply_values(plan, a, c, d, nd)); /* zeros without a key */
         CLA_TRY(finish(plan, a, c, d, nd));
     }
 done:
