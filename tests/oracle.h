@@ -32,6 +32,9 @@ typedef enum oracle_layout {
     ORACLE_LAYOUTS
 } oracle_layout;
 
+/* What lies where nothing may be read: guards, unused pages, keys beyond lengths, scratch, outputs before the call. */
+typedef enum oracle_filler { ORACLE_NAN = 0, ORACLE_ZERO, ORACLE_INFINITY, ORACLE_MINUS_INFINITY } oracle_filler;
+
 /* Bits of the axes that a mask has in full; it has size 1 on the others of its rank. */
 enum { ORACLE_BATCH = 8, ORACLE_HEAD = 4, ORACLE_QUERY = 2, ORACLE_KEY = 1 };
 typedef struct oracle_mask {
@@ -47,9 +50,10 @@ typedef struct oracle_config {
     clattn_dtype q_type, k_type, v_type, o_type, bias_type;
     int64_t B, H, Hk, N, M, D, Dv;
     oracle_layout layout;
-    int64_t guard;         /* elements of NaN before and after the data of each array */
+    int64_t guard; /* elements of filler before and after the data of each array */
+    oracle_filler filler;
     bool buffers;          /* a plan over buffers, else one call on host arrays */
-    bool caller_workspace; /* with buffers: scratch of the caller's, full of NaN */
+    bool caller_workspace; /* with buffers: scratch of the caller's, full of filler */
     bool lse, weights;
     bool has_scale;
     double scale;
@@ -57,7 +61,7 @@ typedef struct oracle_config {
     clattn_align align; /* with OFFSET the offsets are made from the seed, from -N to M */
     bool has_window;
     int64_t window_left, window_right;
-    bool lengths; /* K and V hold NaN beyond them */
+    bool lengths; /* K and V hold filler beyond them */
     oracle_mask keep, drop, bias;
     double softcap;
     bool alibi, sinks;
@@ -129,6 +133,7 @@ double oracle_floor(clattn_dtype dtype, double largest);
 int64_t oracle_elements(const int64_t shape[4]);
 /* Values as they are after storage in a type; of blocks whole ones. */
 void oracle_round(clattn_dtype dtype, double *x, int64_t count);
+double oracle_filler_value(oracle_filler filler);
 /* Value of an element of an array, decoded by code of the tests' own. */
 double oracle_decode(clattn_dtype dtype, const void *array, int64_t at);
 

@@ -115,13 +115,13 @@ static int64_t lay_out(oracle_layout layout, int tensor, clattn_tensor *view) {
 
 /* ---- arrays ---- */
 
-static void add_array(oracle_arrays *arrays, int64_t elements, clattn_dtype dtype) {
+static void add_array(const oracle_case *c, oracle_arrays *arrays, int64_t elements, clattn_dtype dtype) {
     oracle_array *a = &arrays->list[arrays->count++];
     a->bytes = clattn_dtype_bytes(dtype, (size_t)elements);
     a->data = oracle_alloc(a->bytes, 1);
     a->before = oracle_alloc(a->bytes, 1);
     a->owned = oracle_alloc(a->bytes, 1);
-    memset(a->data, 0xff, a->bytes); /* NaN, and true */
+    oracle_spread(c->config.filler, dtype, a->data, a->bytes);
 }
 
 /* Elements before and after the data: whole blocks. */
@@ -212,7 +212,7 @@ static void pack(const oracle_case *c, oracle_arrays *arrays) {
         view->stride[3] = 1;
         arrays->of[t] = arrays->count;
     }
-    add_array(arrays, arrays->view[ORACLE_K].shape[0] * rows * width + 2 * guard, dtype);
+    add_array(c, arrays, arrays->view[ORACLE_K].shape[0] * rows * width + 2 * guard, dtype);
 }
 
 static void place_tensor(const oracle_case *c, oracle_arrays *arrays, int tensor) {
@@ -225,7 +225,7 @@ static void place_tensor(const oracle_case *c, oracle_arrays *arrays, int tensor
         view->stride[1] = 0;
         view->stride[0] = f->page_size ? view->shape[2] * view->shape[3] : 0;
     }
-    add_array(arrays, elements + 2 * view->offset, view->dtype);
+    add_array(c, arrays, elements + 2 * view->offset, view->dtype);
 }
 
 /* The view as the caller of the library gives it: without the leading axes of size 1 that its rank leaves out. */

@@ -16,6 +16,8 @@ typedef enum oracle_order { ORACLE_FORWARD, ORACLE_BACKWARD, ORACLE_IN_LANES, OR
 void oracle_plain_float(const oracle_case *c, oracle_order order, const oracle_outputs *outputs);
 void oracle_plain_double(const oracle_case *c, oracle_order order, const oracle_outputs *outputs);
 void oracle_plain_long_double(const oracle_case *c, oracle_order order, const oracle_outputs *outputs);
+/* Elements of that type, bytes of whole elements: the filler's value in each, or all bits set for NaN. */
+void oracle_spread(oracle_filler filler, clattn_dtype dtype, void *data, size_t bytes);
 /* The storage type of a tensor, by its number below. */
 clattn_dtype oracle_type_of(const oracle_config *config, int tensor);
 

@@ -166,18 +166,19 @@ static void share(double *x, int64_t heads, int64_t count) {
         memcpy(x + i * count, x, (size_t)count * sizeof *x);
 }
 
-/* NaN at the keys that lengths hide. */
+/* Filler at the keys that lengths hide. */
 static void poison(oracle_case *c) {
     const oracle_config *f = &c->config;
+    const double filler = oracle_filler_value(f->filler);
     int64_t most = 0;
     for (int64_t b = 0; b < f->B; b++)
         most = oracle_keys(c, b) > most ? oracle_keys(c, b) : most;
     for (int64_t row = 0; row < f->B * f->Hk * f->M; row++) {
         const int64_t length = f->layout == ORACLE_SHARED ? most : oracle_keys(c, row / (f->Hk * f->M));
         for (int64_t d = 0; row % f->M >= length && d < f->D; d++)
-            c->k[row * f->D + d] = NAN;
+            c->k[row * f->D + d] = filler;
         for (int64_t d = 0; row % f->M >= length && d < f->Dv; d++)
-            c->v[row * f->Dv + d] = NAN;
+            c->v[row * f->Dv + d] = filler;
     }
 }
 

@@ -8,8 +8,9 @@
 
 /* ---- running ---- */
 
-/* As much as the plan asks for, and NaN in every type. */
-static clattn_status give_workspace(clattn_context *context, clattn_plan *plan, clattn_buffer **workspace) {
+/* As much as the plan asks for, full of filler. */
+static clattn_status give_workspace(clattn_context *context, const oracle_config *config, clattn_plan *plan,
+                                    clattn_buffer **workspace) {
     clattn_plan_info info;
     clattn_status status = clattn_plan_info_get(plan, &info);
     if (status == CLATTN_OK)
@@ -17,13 +18,13 @@ static clattn_status give_workspace(clattn_context *context, clattn_plan *plan, 
     if (status != CLATTN_OK)
         return status;
     void *filler = oracle_alloc(info.workspace_bytes, 1);
-    memset(filler, 0xff, info.workspace_bytes);
+    oracle_spread(config->filler, config->dtype, filler, info.workspace_bytes);
     status = clattn_buffer_upload(*workspace, 0, filler, info.workspace_bytes);
     free(filler);
     return status == CLATTN_OK ? clattn_plan_set_workspace(plan, *workspace) : status;
 }
 
-static clattn_status over_buffers(oracle_arrays *arrays, clattn_context *context) {
+static clattn_status over_buffers(const oracle_config *config, oracle_arrays *arrays, clattn_context *context) {
     clattn_attention_args args = arrays->args;
     clattn_plan *plan = NULL;
     clattn_buffer *workspace = NULL;
@@ -43,7 +44,7 @@ static clattn_status over_buffers(oracle_arrays *arrays, clattn_context *context
     if (status == CLATTN_OK)
         status = clattn_plan_create(context, &args, &plan);
     if (status == CLATTN_OK && args.caller_workspace)
-        status = give_workspace(context, plan, &workspace);
+        status = give_workspace(context, config, plan, &workspace);
     if (status == CLATTN_OK)
         status = clattn_plan_execute(plan, NULL);
     for (int i = 0; status == CLATTN_OK && i < arrays->count; i++)
@@ -64,7 +65,7 @@ bool oracle_run(oracle_case *c, clattn_context *context, const char *algorithm, 
     oracle_arrays_make(c, &arrays);
     arrays.args.algorithm = algorithm;
     const clattn_status status =
-        c->config.buffers ? over_buffers(&arrays, context) : clattn_attention(context, &arrays.args);
+        c->config.buffers ? over_buffers(&c->config, &arrays, context) : clattn_attention(context, &arrays.args);
     if (status != CLATTN_OK)
         snprintf(text, ORACLE_TEXT, "%s on %.400s: %s: %.400s", named(algorithm), oracle_text(&c->config, problem),
                  clattn_status_name(status), clattn_last_error());

@@ -79,3 +79,26 @@ void oracle_round(clattn_dtype dtype, double *x, int64_t count) {
         x[i] = oracle_decode(dtype, stored, i);
     free(stored);
 }
+
+double oracle_filler_value(oracle_filler filler) {
+    static const double values[] = {
+        [ORACLE_NAN] = NAN, [ORACLE_ZERO] = 0, [ORACLE_INFINITY] = INFINITY, [ORACLE_MINUS_INFINITY] = -INFINITY};
+    return values[filler];
+}
+
+void oracle_spread(oracle_filler filler, clattn_dtype dtype, void *data, size_t bytes) {
+    unsigned char element[40], *to = data;
+    const size_t size = clattn_dtype_size(dtype), length = clattn_dtype_length(dtype);
+    const bool infinite = filler == ORACLE_INFINITY || filler == ORACLE_MINUS_INFINITY;
+    memset(element, filler == ORACLE_ZERO ? 0 : 0xff, sizeof element);
+    if (infinite && length > 1) { /* an infinite scale */
+        element[0] = 0;
+        element[1] = filler == ORACLE_INFINITY ? 0x7c : 0xfc;
+    } else if (infinite && dtype != CLATTN_BOOL && dtype != CLATTN_U8) {
+        const double x = oracle_filler_value(filler);
+        if (clattn_convert(element, dtype, &x, CLATTN_F64, 1) != CLATTN_OK)
+            abort();
+    }
+    for (size_t at = 0; at + size <= bytes; at += size)
+        memcpy(to + at, element, size);
+}
