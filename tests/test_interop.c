@@ -415,3 +415,20 @@ Test(interop, the_library_gives_back_every_context_and_queue) {
     cr_expect_leq(contexts, 2, "one of ours, one of the queue's, at most");
     close_own(&o);
 }
+
+Test(interop, the_spec_of_a_wrapped_device_opens_the_same_one) {
+    own o = {NULL, NULL, NULL};
+    clattn_context *wrapped = NULL, *opened = NULL;
+    clattn_device_info info, other;
+    open_own(&o, 0);
+    SUCCEEDS(clattn_context_from_opencl(o.context, o.queue, NULL, &wrapped));
+    SUCCEEDS(clattn_context_info(wrapped, &info));
+    cr_expect_eq(strncmp(info.spec, "opencl:", 7), 0, "\"%s\"", info.spec);
+    SUCCEEDS(clattn_context_create(info.spec, NULL, &opened));
+    SUCCEEDS(clattn_context_info(opened, &other));
+    cr_expect_str_eq(other.name, info.name);
+    cr_expect_str_eq(other.spec, info.spec);
+    clattn_context_destroy(opened);
+    clattn_context_destroy(wrapped);
+    close_own(&o);
+}

@@ -77,6 +77,10 @@ clattn_status clattn_context_from_opencl(cl_context context, cl_command_queue qu
     CLA_TRY_CL(clGetDeviceInfo(c->device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL), "device's platform");
     CLA_CHECK(cla_device_describe(platform, c->device, &c->info) && c->info.usable, CLATTN_E_UNSUPPORTED,
               "context_from_opencl: the queue's device (%s) is not available, or has no compiler", c->info.name);
+    cla_opening_lock();
+    status = cla_device_spec(c->device, &c->info);
+    cla_opening_unlock();
+    CLA_TRY(status);
     c->out_of_order = (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) != 0;
     CLA_CHECK(!(options && options->profile) || (properties & CL_QUEUE_PROFILING_ENABLE), CLATTN_E_UNSUPPORTED,
               "context_from_opencl: profiling needs a queue made with CL_QUEUE_PROFILING_ENABLE, and this one is not");

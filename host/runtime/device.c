@@ -162,6 +162,17 @@ done:
     return status;
 }
 
+clattn_status cla_device_spec(cl_device_id device, clattn_device_info *info) {
+    found_device *list = NULL;
+    size_t count = 0;
+    const clattn_status status = list_devices(&list, &count);
+    for (size_t i = 0; i < count; i++)
+        if (list[i].device == device)
+            memcpy(info->spec, list[i].info.spec, sizeof info->spec);
+    cla_free(list);
+    return status;
+}
+
 clattn_status clattn_devices(clattn_device_info *devices, size_t capacity, size_t *count) {
     clattn_status status = CLATTN_OK;
     found_device *list = NULL;

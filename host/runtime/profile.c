@@ -17,8 +17,8 @@ struct cla_profile {
         char name[48];
     } pending[PENDING];
     size_t pending_count;
-    clattn_profile_entry entries[KERNELS];
-    size_t entry_count;
+    clattn_profile_entry *entries;
+    size_t entry_count, capacity;
     struct { /* computed and skipped blocks of a kernel, on the device */
         char name[48];
         clattn_buffer *counts; /* cl_uint [HALVES] */
@@ -30,12 +30,16 @@ clattn_status cla_profile_create(clattn_context *context) {
     return cla_alloc(1, sizeof *context->profile, "profile", &context->profile);
 }
 
-static void count_one(cla_profile *p, const char *name, double ms) {
+static clattn_status count_one(cla_profile *p, const char *name, double ms) {
+    clattn_status status = CLATTN_OK;
     size_t i = 0;
     while (i < p->entry_count && strcmp(p->entries[i].name, name) != 0)
         i++;
-    if (i == KERNELS)
-        return;
+    if (i == p->capacity) {
+        const size_t capacity = p->capacity ? 2 * p->capacity : 16;
+        CLA_TRY(cla_realloc(&p->entries, capacity, sizeof *p->entries, "profile"));
+        p->capacity = capacity;
+    }
     clattn_profile_entry *e = &p->entries[i];
     if (i == p->entry_count) {
         p->entry_count++;
@@ -46,6 +50,8 @@ static void count_one(cla_profile *p, const char *name, double ms) {
     e->total_ms += ms;
     e->min_ms = ms < e->min_ms ? ms : e->min_ms;
     e->max_ms = ms > e->max_ms ? ms : e->max_ms;
+done:
+    return status;
 }
 
 /* Waits for the pending events and counts them. The lock is held. */
@@ -59,10 +65,10 @@ static clattn_status harvest(cla_profile *p, bool count) {
             code = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof begin, &begin, NULL);
         if (code == CL_SUCCESS)
             code = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL);
-        if (code == CL_SUCCESS && count)
-            count_one(p, p->pending[i].name, (double)(end - begin) * 1e-6);
         if (code != CL_SUCCESS)
             status = cla_cl_error(code, "profile");
+        else if (count && count_one(p, p->pending[i].name, (double)(end - begin) * 1e-6) != CLATTN_OK)
+            status = CLATTN_E_MEMORY;
         clReleaseEvent(event);
     }
     p->pending_count = 0;
@@ -128,6 +134,7 @@ void cla_profile_destroy(clattn_context *context) {
     for (size_t c = 0; c < context->profile->counter_count; c++)
         clattn_buffer_destroy(context->profile->counters[c].counts);
     harvest(context->profile, false);
+    cla_free(context->profile->entries);
     cla_free(context->profile);
     context->profile = NULL;
 }
@@ -150,7 +157,8 @@ clattn_status clattn_context_profile(clattn_context *context, clattn_profile_ent
     locked = true;
     CLA_TRY(harvest(context->profile, true));
     CLA_TRY(take_counts(context->profile));
-    qsort(context->profile->entries, context->profile->entry_count, sizeof *entries, by_total);
+    if (context->profile->entry_count > 0)
+        qsort(context->profile->entries, context->profile->entry_count, sizeof *entries, by_total);
     *count = context->profile->entry_count;
     for (size_t i = 0; i < *count && i < capacity; i++)
         entries[i] = context->profile->entries[i];

@@ -40,6 +40,8 @@ void cla_device_describe_cpu(clattn_device_info *info);
  * PoCL's crashes when threads do it at once. One lock of the process. */
 void cla_opening_lock(void);
 void cla_opening_unlock(void);
+/* info->spec of a device that is listed; of another, such as a part of one, it stays empty. The lock is held. */
+clattn_status cla_device_spec(cl_device_id device, clattn_device_info *info);
 /* Finds the device that a spec names; the lock is held. *is_cpu: the `cpu` context, without OpenCL. */
 clattn_status cla_device_find(const char *spec, cl_device_id *device, clattn_device_info *info, bool *is_cpu);
 
