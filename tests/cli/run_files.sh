@@ -27,6 +27,20 @@ good "results in one file" $run $(case_of sdpa_rank3) -o ../out/r.safetensors:o 
 "$clattn" inspect ../out/r.safetensors >"$work/stdout"
 holds "results in one file: both are there" sh -c "grep -q '^o  *f32  *\[3, 5, 8\]' '$work/stdout' && grep -q '^lse  *f32  *\[3, 5\]' '$work/stdout'"
 
+# ---- links and read-only files ----
+cp q2.npy target.npy
+ln -s target.npy link.npy
+good "output through a link" $run $three -o link.npy
+holds "output through a link: it is still one" test -L link.npy
+same "output through a link: its file is written" "$(values target.npy)" "0.25 0.25 0.25 0.25 0.25 0.25 0.25 0.25"
+ln -s nowhere.npy dangling.npy
+bad "output through a link that leads nowhere" 1 'leads nowhere' $run $three -o dangling.npy
+bad "output over an input through a link" 2 'would replace the file' $run target.npy k4.npy eye4.npy -o link.npy
+cp q2.npy fixed.npy
+chmod 444 fixed.npy
+bad "output over a read-only file" 1 'fixed.npy cannot be written: it is there, and is read-only' $run $three -o fixed.npy
+holds "output over a read-only file: it is as it was" cmp -s q2.npy fixed.npy
+
 # ---- dump: the same problem through another layout is the same case, byte by byte ----
 run_it run --device cpu --algorithm reference $(case_of sdpa_layout_bshd_gqa_causal) --layout bshd --causal --dump ../out/c.safetensors
 same "dump: exit status" "$status" 0
