@@ -10,7 +10,7 @@
 #include <clattn/io.h>
 
 #define CLA_CHECK_JOBS 4
-#define CLA_CHECK_ARRAYS 24
+#define CLA_CHECK_ARRAYS 40
 #define CLA_CHECK_OUTPUTS 8
 #define CLA_CHECK_TEXT 256
 

@@ -105,6 +105,25 @@ good "batch-invariant" $run z_bhsd.npy z_bhsd.npy v_bhsd.npy -o ../out/o.npy --b
 good "max-workspace" $run z_bhsd.npy z_bhsd.npy v_bhsd.npy -o ../out/o.npy --max-workspace 1000000
 bad "max-workspace of 0" 2 '--max-workspace 0 is no number of bytes' $run q.npy k.npy eye.npy -o $out --max-workspace 0
 
+# ---- dump and replay ----
+replays() { # NAME ARGUMENT...
+    replays_name=$1
+    shift
+    good "dump, $replays_name" "$@" --lse ../out/l.npy --verify --dump ../out/c.safetensors
+    cp ../out/c.safetensors replay.safetensors
+    good "dump, $replays_name: check replays it" check replay.safetensors --device cpu
+    same "dump, $replays_name: check's verdict" "$(tail -n 1 "$work/stdout")" "1 passed, 0 failed, 0 skipped"
+}
+npy qr2.npy f4 '(2, 1)' 1 2
+npy kr2.npy f4 '(2, 1)' 0 3
+npy table1.npy i8 '(1, 1)' 1
+replays "scores" $run qr2.npy kr2.npy eye.npy --softcap 2 --alibi --sinks sink.npy --causal --prefix-lengths 2 --query-lengths 2
+replays "segments" $run $three --query-segments qs.npy --key-segments ks.npy --batch-invariant
+replays "sequences" $run qr.npy kr.npy vr.npy --cu-queries 0,1,3 --cu-keys 0,2,4 --causal=bottom-right
+replays "pages" $run q4d.npy kp.npy vp.npy --block-table table.npy --key-lengths 3
+replays "blocks" $run q32.npy k32.npy v32.npy --kv-type q8_0,q4_0
+replays "f64 and f32" $run q64.npy k.npy eye64.npy --bias bias.npy
+
 # ---- warnings: on stderr, and the result is there all the same ----
 warned() { # NAME PATTERN ARGUMENT...
     warned_name=$1 warned_pattern=$2
