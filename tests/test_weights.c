@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights on request: four forms, chosen rows and heads, the mean over heads, column sums and entropy, by every
  * algorithm, against plain loops in double. */
+#include "runtime/state.h"
 #include "weights_cases.h"
 
 static const weights_config configs[] = {
@@ -277,5 +278,35 @@ Test(weights, a_chosen_row_has_the_bits_that_it_has_among_all) {
         judged t = make(&configs[used[x]]);
         cr_expect_geq(each(&t, check_bits), 2);
         release(&t);
+    }
+}
+
+/* ---- other devices ---- */
+
+/* The pass as it is on a device that is no CPU, and on CPUs with other vectors. */
+Test(weights, tiles_of_other_devices_are_right) {
+    static const struct {
+        clattn_device_class device_class;
+        uint32_t vector_floats;
+    } devices[] = {{CLATTN_DEVICE_GPU, 4}, {CLATTN_DEVICE_CPU, 4}, {CLATTN_DEVICE_CPU, 8}, {CLATTN_DEVICE_CPU, 16}};
+    static const int used[] = {4, 6, 9, 10, 11};
+    oracle_runner r = {.algorithm = "materialised", .is_opencl = true}; /* asks nothing else of the device */
+    for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
+        clattn_device_info info;
+        if (clattn_context_create("opencl", NULL, &r.context) != CLATTN_OK)
+            return; /* no OpenCL here */
+        SUCCEEDS(clattn_context_info(r.context, &info));
+        r.context->info.device_class = devices[d].device_class;
+        r.context->info.vector_floats = devices[d].vector_floats;
+        for (size_t x = 0; x < sizeof used / sizeof *used; x++) {
+            if (weights_wide(&configs[used[x]]) && !info.has_f64)
+                continue;
+            judged t = make(&configs[used[x]]);
+            check_sums(&t, &r);
+            check_mean(&t, &r);
+            check_chosen(&t, &r);
+            release(&t);
+        }
+        clattn_context_destroy(r.context);
     }
 }
