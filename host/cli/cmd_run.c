@@ -24,7 +24,7 @@ typedef struct run {
     cla_verification verification;
     cla_labels queries, keys;
     cla_outputs outputs;
-    int o, lse, weights, heatmap, dump; /* places in outputs */
+    int o, lse, weights, column_sums, entropy, heatmap, dump; /* places in outputs */
 } run;
 
 /* ---- before the work ---- */
@@ -47,11 +47,16 @@ static int declare_outputs(run *r) {
                                   o->slopes,
                                   o->query_segments,
                                   o->key_segments,
-                                  o->block_table};
+                                  o->block_table,
+                                  o->weights_rows,
+                                  o->weights_heads};
     int exit_status;
     if ((exit_status = cla_outputs_add(&r->outputs, "-o", o->output, "o", &r->o)) != CLA_EXIT_OK ||
         (exit_status = cla_outputs_add(&r->outputs, "--lse", o->lse, "lse", &r->lse)) != CLA_EXIT_OK ||
         (exit_status = cla_outputs_add(&r->outputs, "--weights", o->weights, "weights", &r->weights)) != CLA_EXIT_OK ||
+        (exit_status = cla_outputs_add(&r->outputs, "--column-sums", o->column_sums, "column_sums", &r->column_sums)) !=
+            CLA_EXIT_OK ||
+        (exit_status = cla_outputs_add(&r->outputs, "--entropy", o->entropy, "entropy", &r->entropy)) != CLA_EXIT_OK ||
         (exit_status = cla_outputs_add_file(&r->outputs, "--heatmap", o->heatmap, &r->heatmap)) != CLA_EXIT_OK ||
         (exit_status = cla_outputs_add_file(&r->outputs, "--dump", o->dump, &r->dump)) != CLA_EXIT_OK)
         return exit_status;
@@ -77,27 +82,8 @@ static void lint(const run *r) {
 
 /* ---- the work ---- */
 
-/* o, lse and weights. When the algorithm asked for, or all of the device, give no weights, another one does. */
 static int compute(run *r) {
-    clattn_attention_args *a = &r->data.args;
-    const clattn_tensor weights = a->weights;
-    const bool apart = weights.rank > 0 && !cla_gives_weights(r->context, a, a->algorithm);
-    if (apart)
-        a->weights = (clattn_tensor){0};
-    clattn_status status = cla_job_run(r->context, a, r->options.explain, &r->report);
-    if (status == CLATTN_OK && apart) {
-        clattn_attention_args other = *a;
-        clattn_array o = {0};
-        other.algorithm = NULL;
-        other.lse = (clattn_tensor){0};
-        other.weights = weights;
-        status = clattn_array_create(a->o.dtype, 4, a->o.shape, &o);
-        other.o = clattn_array_tensor(&o);
-        if (status == CLATTN_OK)
-            status = cla_weights_run(r->context, &other, r->options.explain);
-        clattn_array_free(&o);
-    }
-    a->weights = weights;
+    const clattn_status status = cla_job_run(r->context, &r->data.args, r->options.explain, &r->report);
     return status == CLATTN_OK ? CLA_EXIT_OK : cla_fail_status(status, NULL);
 }
 
@@ -108,7 +94,7 @@ static int draw(run *r) {
     clattn_array weights = {0};
     clattn_tensor view = a->weights;
     int exit_status = CLA_EXIT_OK;
-    if (view.rank == 0) {
+    if (!cla_whole_weights(a)) {
         exit_status = cla_run_data_weights(r->context, a, r->options.batch, &weights);
         view = clattn_array_tensor(&weights);
     } else {
@@ -175,7 +161,7 @@ static int dump(run *r) {
     clattn_status status = case_result(r, 0, &a->o, &rounded[0], &c.o);
     if (status == CLATTN_OK)
         status = case_result(r, 1, &a->lse, &rounded[1], &c.lse);
-    if (status == CLATTN_OK)
+    if (status == CLATTN_OK && cla_whole_weights(a)) /* a case has no others */
         status = case_result(r, 2, &a->weights, &rounded[2], &c.weights);
     int exit_status = CLA_EXIT_OK;
     if (status != CLATTN_OK)
@@ -202,6 +188,8 @@ static void print_summary(const run *r) {
     print_tensor("o", &r->data.o, o->output);
     print_tensor("lse", &r->data.lse, o->lse);
     print_tensor("weights", &r->data.weights, o->weights);
+    print_tensor("sums", &r->data.column_sums, o->column_sums);
+    print_tensor("entropy", &r->data.entropy, o->entropy);
     if (o->heatmap)
         printf("%-8s batch %lld in %s\n", "heat map", (long long)o->batch, o->heatmap);
     if (o->dump)
@@ -221,6 +209,8 @@ static int finish(run *r) {
         cla_outputs_set(&r->outputs, r->o, &r->data.o);
         cla_outputs_set(&r->outputs, r->lse, &r->data.lse);
         cla_outputs_set(&r->outputs, r->weights, &r->data.weights);
+        cla_outputs_set(&r->outputs, r->column_sums, &r->data.column_sums);
+        cla_outputs_set(&r->outputs, r->entropy, &r->data.entropy);
         exit_status = cla_outputs_stage(&r->outputs);
     }
     if (exit_status == CLA_EXIT_OK)

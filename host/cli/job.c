@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TENSORS = 10, INPUTS = 7 }; /* the inputs come first */
+enum { TENSORS = 12, INPUTS = 7 }; /* the inputs come first */
 
 typedef struct job {
     clattn_attention_args args;
@@ -78,8 +78,8 @@ clattn_status cla_job_run(clattn_context *context, const clattn_attention_args *
                           cla_job_report *report) {
     job j = {.args = *args};
     clattn_attention_args *a = &j.args;
-    clattn_tensor *const tensors[TENSORS] = {&a->q,    &a->k,     &a->v, &a->keep, &a->drop,
-                                             &a->bias, &a->sinks, &a->o, &a->lse,  &a->weights};
+    clattn_tensor *const tensors[TENSORS] = {&a->q,     &a->k, &a->v,   &a->keep,    &a->drop,        &a->bias,
+                                             &a->sinks, &a->o, &a->lse, &a->weights, &a->column_sums, &a->entropy};
     memcpy(j.tensors, tensors, sizeof tensors);
     clattn_plan *plan = NULL;
     clattn_device_info device;

@@ -198,6 +198,51 @@ static int check_heatmap_size(const cla_run_options *o, const cla_run_data *d) {
     return CLA_EXIT_OK;
 }
 
+/* Which rows of weights there are. */
+static int load_lists(const cla_run_options *o, cla_run_data *d) {
+    clattn_attention_args *a = &d->args;
+    if (o->weights_rows)
+        RETURN_ON_FAILURE(
+            cla_numbers_load_all("weights-rows", o->weights_rows, &d->weights_rows, &a->weights_query_count));
+    if (o->weights_heads)
+        RETURN_ON_FAILURE(
+            cla_numbers_load_all("weights-heads", o->weights_heads, &d->weights_heads, &a->weights_head_count));
+    a->weights_form = o->weights_form;
+    a->weights_mean = o->weights_mean;
+    a->weights_queries = d->weights_rows;
+    a->weights_heads = d->weights_heads;
+    return CLA_EXIT_OK;
+}
+
+/* lse and what is made of weights. */
+static int create_extras(const cla_run_options *o, cla_run_data *d) {
+    clattn_attention_args *a = &d->args;
+    const int64_t B = d->q.view.shape[0], H = d->q.view.shape[1], N = d->q.view.shape[2];
+    const int64_t keys = a->sequences > 0 && !d->table ? d->k.view.shape[2] : key_count(d);
+    RETURN_ON_FAILURE(load_lists(o, d));
+    const int64_t weights[4] = {B,
+                                a->weights_mean    ? 1
+                                : d->weights_heads ? a->weights_head_count
+                                                   : H,
+                                d->weights_rows ? a->weights_query_count : N, key_count(d)};
+    const struct {
+        const char *wanted, *name;
+        int rank;
+        int64_t shape[4];
+        clattn_array *array;
+        clattn_tensor *view;
+    } extras[] = {
+        {o->lse, "lse", 3, {B, H, N}, &d->lse, &a->lse},
+        {o->entropy, "entropy", 3, {B, H, N}, &d->entropy, &a->entropy},
+        {o->column_sums, "column sums", 3, {B, H, keys}, &d->column_sums, &a->column_sums},
+        {o->weights, "weights", 4, {weights[0], weights[1], weights[2], weights[3]}, &d->weights, &a->weights}};
+    for (size_t i = 0; i < sizeof extras / sizeof extras[0]; i++)
+        if (extras[i].wanted)
+            RETURN_ON_FAILURE(cla_extra_create(extras[i].name, &d->q, o->heads.layout, cla_sums_type(a), extras[i].rank,
+                                               extras[i].shape, extras[i].array, extras[i].view));
+    return CLA_EXIT_OK;
+}
+
 static int create_results(const cla_run_options *o, cla_run_data *d) {
     clattn_attention_args *a = &d->args;
     const cla_layout layout = o->heads.layout;
@@ -209,11 +254,7 @@ static int create_results(const cla_run_options *o, cla_run_data *d) {
                         "--o-type f32",
                         o->output);
     RETURN_ON_FAILURE(cla_output_create(&d->q, layout, type, d->v.view.shape[3], &d->o, &a->o));
-    const clattn_dtype sums = cla_sums_type(a);
-    if (o->lse)
-        RETURN_ON_FAILURE(cla_extra_create("lse", &d->q, layout, sums, -1, &d->lse, &a->lse));
-    if (o->weights)
-        RETURN_ON_FAILURE(cla_extra_create("weights", &d->q, layout, sums, key_count(d), &d->weights, &a->weights));
+    RETURN_ON_FAILURE(create_extras(o, d));
     return load_sinks(o, d);
 }
 
@@ -260,13 +301,16 @@ int cla_run_data_load(const cla_run_options *o, cla_run_data *data) {
 
 void cla_run_data_free(cla_run_data *d) {
     cla_input *const inputs[] = {&d->q, &d->k, &d->v, &d->keep, &d->drop, &d->bias, &d->sinks};
-    void *const numbers[] = {d->key_lengths, d->query_lengths,  d->prefix_lengths, d->offsets, d->cu_queries,
-                             d->cu_keys,     d->query_segments, d->key_segments,   d->table,   d->slopes};
+    void *const numbers[] = {d->key_lengths, d->query_lengths, d->prefix_lengths, d->offsets,
+                             d->cu_queries,  d->cu_keys,       d->query_segments, d->key_segments,
+                             d->table,       d->slopes,        d->weights_rows,   d->weights_heads};
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
         clattn_array_free(&inputs[i]->array);
     clattn_array_free(&d->o);
     clattn_array_free(&d->lse);
     clattn_array_free(&d->weights);
+    clattn_array_free(&d->column_sums);
+    clattn_array_free(&d->entropy);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         free(numbers[i]);
     *d = (cla_run_data){0};
@@ -274,32 +318,14 @@ void cla_run_data_free(cla_run_data *d) {
 
 /* ---- weights alone ---- */
 
-bool cla_gives_weights(clattn_context *context, const clattn_attention_args *args, const char *algorithm) {
-    for (size_t i = 0; i < clattn_algorithm_count(); i++) {
-        bool applies = false;
-        const char *reason;
-        if (algorithm && strcmp(clattn_algorithm_name(i), algorithm) != 0)
-            continue;
-        if (clattn_algorithm_applies(context, args, i, &applies, &reason) == CLATTN_OK && applies)
-            return true;
-    }
-    return false;
+bool cla_whole_weights(const clattn_attention_args *a) {
+    return a->weights.rank > 0 && a->weights_form == CLATTN_WEIGHTS_SOFTMAX && !a->weights_mean &&
+           !a->weights_queries && !a->weights_heads;
 }
 
 static void take_batch(clattn_tensor *t, int64_t batch) {
     if (t->rank == 4 && t->shape[0] > 1)
         *t = clattn_tensor_slice(*t, 0, batch, 1);
-}
-
-clattn_status cla_weights_run(clattn_context *context, const clattn_attention_args *args, bool explain) {
-    clattn_context *cpu = NULL;
-    if (cla_gives_weights(context, args, NULL))
-        return cla_job_run(context, args, explain, NULL);
-    clattn_status status = clattn_context_create("cpu", NULL, &cpu);
-    if (status == CLATTN_OK)
-        status = cla_job_run(cpu, args, explain, NULL);
-    clattn_context_destroy(cpu);
-    return status;
 }
 
 int cla_run_data_weights(clattn_context *context, const clattn_attention_args *args, int64_t batch,
@@ -326,9 +352,13 @@ int cla_run_data_weights(clattn_context *context, const clattn_attention_args *a
         status = clattn_array_create(cla_sums_type(args), 4, shape, weights);
     if (status == CLATTN_OK) {
         a.o = clattn_array_tensor(&o);
-        a.lse = (clattn_tensor){0};
+        a.lse = a.column_sums = a.entropy = (clattn_tensor){0};
         a.weights = clattn_array_tensor(weights);
-        status = cla_weights_run(context, &a, false);
+        a.weights_form = CLATTN_WEIGHTS_SOFTMAX;
+        a.weights_mean = false;
+        a.weights_queries = a.weights_heads = NULL;
+        a.weights_query_count = a.weights_head_count = 0;
+        status = cla_job_run(context, &a, false, NULL);
     }
     clattn_array_free(&o);
     return status == CLATTN_OK ? CLA_EXIT_OK : cla_fail_status(status, "weights");

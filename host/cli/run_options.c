@@ -36,6 +36,12 @@ static const cla_arg_spec specs[] = {{"output", 'o', CLA_ARG_VALUE},
                                      {"heads", 0, CLA_ARG_VALUE},
                                      {"lse", 0, CLA_ARG_VALUE},
                                      {"weights", 0, CLA_ARG_VALUE},
+                                     {"weights-form", 0, CLA_ARG_VALUE},
+                                     {"weights-mean", 0, CLA_ARG_FLAG},
+                                     {"weights-rows", 0, CLA_ARG_VALUE},
+                                     {"weights-heads", 0, CLA_ARG_VALUE},
+                                     {"column-sums", 0, CLA_ARG_VALUE},
+                                     {"entropy", 0, CLA_ARG_VALUE},
                                      {"heatmap", 0, CLA_ARG_VALUE},
                                      {"labels", 0, CLA_ARG_VALUE},
                                      {"batch", 0, CLA_ARG_VALUE},
@@ -204,6 +210,30 @@ static int parse_types(const cla_args *args, cla_run_options *o) {
     return CLA_EXIT_OK;
 }
 
+static int parse_weights(const cla_args *args, cla_run_options *o) {
+    static const char *const forms[] = {"softmax", "scaled", "capped", "masked", NULL}; /* as in clattn_weights_form */
+    static const char *const of_weights[] = {"weights-form", "weights-mean", "weights-rows", "weights-heads"};
+    const char *form = cla_args_value(args, "weights-form");
+    const int i = form ? cla_index_of(form, forms) : 0;
+    if (i < 0)
+        return cla_fail(CLA_EXIT_USAGE,
+                        "run: --weights-form %s is none of softmax, scaled (scores), capped (after the soft cap), "
+                        "masked (after ALiBi, bias and masks)",
+                        form);
+    for (size_t n = 0; n < sizeof of_weights / sizeof of_weights[0]; n++)
+        if (cla_args_given(args, of_weights[n]) && !cla_args_given(args, "weights"))
+            return cla_fail(CLA_EXIT_USAGE, "run: --%s says how --weights are to be; add --weights FILE",
+                            of_weights[n]);
+    o->weights_form = (clattn_weights_form)i;
+    o->weights_mean = cla_args_given(args, "weights-mean");
+    if (o->weights_mean && i > 0)
+        return cla_fail(CLA_EXIT_USAGE,
+                        "run: --weights-mean averages weights after the softmax, and --weights-form is %s; say one of "
+                        "them",
+                        form);
+    return CLA_EXIT_OK;
+}
+
 static int check_algorithm(const char *name) {
     const char *names[32];
     size_t n = 0;
@@ -246,7 +276,8 @@ static int check_together(const cla_args *args, const cla_run_options *o) {
     for (size_t i = 0; i < sizeof of_the_map / sizeof of_the_map[0]; i++)
         if (cla_args_given(args, of_the_map[i]) && !o->heatmap)
             return cla_fail(CLA_EXIT_USAGE, "run: --%s is for the heat map; add --heatmap FILE.svg", of_the_map[i]);
-    if (!o->output && !o->lse && !o->weights && !o->heatmap && !o->dump && !o->verify && !o->explain)
+    if (!o->output && !o->lse && !o->weights && !o->column_sums && !o->entropy && !o->heatmap && !o->dump &&
+        !o->verify && !o->explain)
         return cla_fail(CLA_EXIT_USAGE, "run: there is nothing to do with the result; add -o O.npy or "
                                         "-o FILE.safetensors:NAME");
     const int exit_status = check_pairs(args, o);
@@ -282,6 +313,10 @@ int cla_run_options_parse(int argc, char **argv, cla_run_options *options) {
                                  .batch_invariant = cla_args_given(&args, "batch-invariant"),
                                  .lse = cla_args_value(&args, "lse"),
                                  .weights = cla_args_value(&args, "weights"),
+                                 .weights_rows = cla_args_value(&args, "weights-rows"),
+                                 .weights_heads = cla_args_value(&args, "weights-heads"),
+                                 .column_sums = cla_args_value(&args, "column-sums"),
+                                 .entropy = cla_args_value(&args, "entropy"),
                                  .heatmap = cla_args_value(&args, "heatmap"),
                                  .labels = cla_args_value(&args, "labels"),
                                  .dump = cla_args_value(&args, "dump"),
@@ -293,6 +328,7 @@ int cla_run_options_parse(int argc, char **argv, cla_run_options *options) {
         (exit_status = parse_heads(cla_args_value(&args, "heads"), &options->heads)) != CLA_EXIT_OK ||
         (exit_status = parse_layout(cla_args_value(&args, "layout"), &options->heads)) != CLA_EXIT_OK ||
         (exit_status = parse_types(&args, options)) != CLA_EXIT_OK ||
+        (exit_status = parse_weights(&args, options)) != CLA_EXIT_OK ||
         (exit_status = parse_numbers(&args, options)) != CLA_EXIT_OK)
         return exit_status;
     return check_together(&args, options);

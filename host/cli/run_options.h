@@ -14,7 +14,10 @@ typedef struct cla_run_options {
     const char *lengths, *query_lengths, *prefix_lengths; /* files or lists, like the next two */
     const char *cu_queries, *cu_keys, *slopes;
     const char *query_segments, *key_segments, *block_table; /* files */
-    const char *lse, *weights, *heatmap, *labels, *dump;
+    const char *lse, *weights, *column_sums, *entropy, *heatmap, *labels, *dump;
+    clattn_weights_form weights_form;
+    bool weights_mean;
+    const char *weights_rows, *weights_heads; /* files or lists */
     bool causal;
     clattn_align align;
     const char *offsets_option, *offsets; /* "align" or "offsets"; a list or a file, with CLATTN_ALIGN_OFFSET */

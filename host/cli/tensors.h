@@ -60,10 +60,10 @@ int cla_table_load(const char *option, const char *text, int64_t rows, int64_t c
 /* An array for o in the layout and rank of q, and its [B, H, N, Dv] view. */
 int cla_output_create(const cla_input *q, cla_layout layout, clattn_dtype dtype, int64_t value_dim, clattn_array *array,
                       clattn_tensor *view);
-/* An array for lse [B, H, N] (keys < 0) or weights [B, H, N, keys], without the leading axes that q's file lacks, and
- * a view with all of them. */
-int cla_extra_create(const char *name, const cla_input *q, cla_layout layout, clattn_dtype dtype, int64_t keys,
-                     clattn_array *array, clattn_tensor *view);
+/* An array of rank 3 or 4, [B, H, ...], for another result: without the leading axes that q's file lacks, and a view
+ * with all of them. */
+int cla_extra_create(const char *name, const cla_input *q, cla_layout layout, clattn_dtype dtype, int rank,
+                     const int64_t *shape, clattn_array *array, clattn_tensor *view);
 
 /* "[2, 8, 5]" */
 const char *cla_dims_text(int rank, const int64_t *shape, char *text, size_t size);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrays for results: o in the layout of q, lse and weights with the axes that q has. */
+/* Arrays for results: o in the layout of q, the others with the axes that q has. */
 #include "tensors.h"
 
 #include "args.h"
@@ -38,14 +38,12 @@ int cla_output_create(const cla_input *q, cla_layout layout, clattn_dtype dtype,
     return exit_status;
 }
 
-int cla_extra_create(const char *name, const cla_input *q, cla_layout layout, clattn_dtype dtype, int64_t keys,
-                     clattn_array *array, clattn_tensor *view) {
-    const int64_t full[4] = {q->view.shape[0], q->view.shape[1], q->view.shape[2], keys};
-    const int full_rank = keys < 0 ? 3 : 4;
+int cla_extra_create(const char *name, const cla_input *q, cla_layout layout, clattn_dtype dtype, int rank,
+                     const int64_t *shape, clattn_array *array, clattn_tensor *view) {
     const int dropped = 4 - q->array.rank - (side_by_side(q, layout) ? 1 : 0);
-    const clattn_status status = clattn_array_create(dtype, full_rank - dropped, full + dropped, array);
+    const clattn_status status = clattn_array_create(dtype, rank - dropped, shape + dropped, array);
     if (status != CLATTN_OK)
         return cla_fail_status(status, name);
-    *view = clattn_tensor_host(array->data, array->dtype, full_rank, full);
+    *view = clattn_tensor_host(array->data, array->dtype, rank, shape);
     return CLA_EXIT_OK;
 }
