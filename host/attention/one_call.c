@@ -48,18 +48,21 @@ done:
 
 clattn_status clattn_algorithm_applies(clattn_context *context, const clattn_attention_args *args, size_t index,
                                        bool *applies, const char **reason) {
-    static _Thread_local char text[CLA_REASON];
+    char text[CLA_REASON] = "";
     clattn_status status = CLATTN_OK;
     cla_problem p = {0};
-    text[0] = '\0';
     if (reason)
-        *reason = text;
+        *reason = "";
     CLA_CHECK(context && args && applies, CLATTN_E_ARGUMENT, "algorithm_applies: an argument is NULL");
     *applies = false;
     const cla_algorithm *algorithm = cla_algorithm_at(index);
     CLA_CHECK(algorithm, CLATTN_E_ARGUMENT, "algorithm_applies: there is no algorithm %zu", index);
     CLA_TRY(cla_problem_init(&p, args));
     *applies = algorithm->applies(&p, cla_context_device(context), text, sizeof text);
+    if (!*applies && reason) { /* the thread has one text */
+        cla_error(CLATTN_E_UNSUPPORTED, "%s", text);
+        *reason = clattn_last_error();
+    }
 done:
     cla_problem_free(&p);
     return status;

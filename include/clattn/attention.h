@@ -188,7 +188,7 @@ CLATTN_API clattn_status clattn_plan_execute(clattn_plan *plan, const clattn_att
 CLATTN_API size_t clattn_algorithm_count(void);
 CLATTN_API const char *clattn_algorithm_name(size_t index);    /* "fused_lanes"; NULL past the end */
 CLATTN_API const char *clattn_algorithm_summary(size_t index); /* one line; NULL past the end */
-/* Whether an algorithm can do it here; *reason (owned by the thread, until its next call) says why not.
+/* Whether an algorithm can do it here; *reason (the thread's message, until its next failure) says why not.
  * Errors   those of clattn_attention about args; *applies is false then. */
 CLATTN_API clattn_status clattn_algorithm_applies(clattn_context *context, const clattn_attention_args *args,
                                                   size_t index, bool *applies, const char **reason);
