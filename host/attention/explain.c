@@ -148,7 +148,7 @@ clattn_status clattn_plan_info_get(const clattn_plan *plan, clattn_plan_info *in
 }
 
 void cla_explain_costs(clattn_plan *plan) {
-    clattn_plan_info info;
+    clattn_plan_info info = {0};
     clattn_plan_info_get(plan, &info);
     cla_str_append(&plan->text,
                    "workspace: %zu bytes, the largest allocation %zu; least traffic: %.0f bytes; operations: %.4g\n",

@@ -24,24 +24,24 @@ typedef struct cla_problem {
     clattn_tensor column_sums;  /* [1 (stride 0), B, H, M], the same */
     clattn_tensor sinks;        /* [1, 1, 1, H] */
     clattn_weights_form form;
-    bool mean;                          /* weights are averaged over the heads */
+    bool mean; /* weights are averaged over the heads */
+    bool causal, windowed;
+    bool ragged; /* sequences one after another: a batch has no rows after batches[b].queries, and axis 0 of
+                    q, k, v, o and axis 1 of lse, entropy, column_sums have size 1 and stride 0 */
     int64_t *form_queries, *form_heads; /* which rows of weights there are: owned, or NULL for all */
     int64_t row_count, head_count;      /* rows and heads that weights are of */
     double scale, softcap;
-    bool causal, windowed;
     int64_t left, right;              /* of the window, at most 2^32 */
     cla_batch *batches;               /* [B], owned; NULL where neither interval masks nor ALiBi need it */
     float *slopes;                    /* [H], owned, or NULL */
     int32_t *q_segments, *k_segments; /* [B, N] and [B, M], owned, or NULL */
-    bool ragged;       /* sequences one after another: a batch has no rows after batches[b].queries, and axis 0 of
-                          q, k, v, o and axis 1 of lse, entropy, column_sums have size 1 and stride 0 */
-    int64_t page_size; /* 0: k and v are in one piece; else [pages, Hk, page_size, D or Dv] */
+    int64_t page_size;                /* 0: k and v are in one piece; else [pages, Hk, page_size, D or Dv] */
     int64_t table_pages;
-    int32_t *table;       /* [B, table_pages], owned, or NULL; 0 past the keys of a batch */
-    bool short_masks;     /* keep, drop and bias may have fewer columns than M, in shape[3]: pack.c widens them */
-    bool interval, score; /* classes of masks present: ranges of keys; anything that works on single scores */
+    int32_t *table; /* [B, table_pages], owned, or NULL; 0 past the keys of a batch */
     size_t max_workspace;
     int64_t self_check;   /* rows */
+    bool short_masks;     /* keep, drop and bias may have fewer columns than M, in shape[3]: pack.c widens them */
+    bool interval, score; /* classes of masks present: ranges of keys; anything that works on single scores */
     bool batch_invariant; /* bits of a row depend on its own keys, types and head dims alone */
 } cla_problem;
 

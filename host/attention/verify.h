@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Judging results by the CPU's: what attention.c asks, and how verify.c computes again. */
-#ifndef CLA_VERIFY_CORE_H
-#define CLA_VERIFY_CORE_H
+#ifndef CLA_VERIFY_H
+#define CLA_VERIFY_H
 
 #include "attention/problem.h"
 #include <clattn/verify.h>

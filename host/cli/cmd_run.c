@@ -7,7 +7,7 @@
 #include "job.h"
 #include "outputs.h"
 #include "run_data.h"
-#include "verify.h"
+#include "run_verify.h"
 
 #include <clattn/lint.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "verify.h"
+#include "run_verify.h"
 
 #include "args.h"
 #include <stdio.h>

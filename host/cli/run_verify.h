@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `--verify`: results against the exact ones, by clattn_verify, and the exact ones for `--dump`. */
-#ifndef CLA_VERIFY_H
-#define CLA_VERIFY_H
+#ifndef CLA_RUN_VERIFY_H
+#define CLA_RUN_VERIFY_H
 
 #include <clattn/io.h>
 #include <clattn/verify.h>
