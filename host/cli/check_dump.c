@@ -89,7 +89,9 @@ static bool numbers(cla_check_case *c, cla_check_job *job, const char *name, int
 
 static bool set_align(cla_check_case *c, cla_check_job *job) {
     static const char *const names[] = {"unset", "top-left", "bottom-right", "offset", NULL};
-    const char *text = cla_check_attr_text(c, "align", "unset");
+    const char *text;
+    if (!cla_check_attr_text(c, "align", "unset", &text))
+        return false;
     const int index = cla_index_of(text, names);
     if (index < 0)
         return cla_check_error(c, "the alignment %s is not known", text);

@@ -12,8 +12,14 @@ typedef struct difference {
     double got, want, allowed;
 } difference;
 
-static double element(const clattn_array *a, int64_t i) {
-    return a->dtype == CLATTN_F32 ? (double)((const float *)a->data)[i] : ((const double *)a->data)[i];
+/* As doubles, by way of a type that they are rounded to. */
+static bool values(const clattn_array *a, clattn_dtype type, clattn_array *out) {
+    clattn_array rounded;
+    if (clattn_array_convert(a, type, &rounded) != CLATTN_OK)
+        return false;
+    const bool done = clattn_array_convert(&rounded, CLATTN_F64, out) == CLATTN_OK;
+    clattn_array_free(&rounded);
+    return done;
 }
 
 /* |got - want| <= atol + rtol |want|; infinities must be equal; a NaN wanted is a NaN got. */
@@ -26,15 +32,18 @@ static double excess(double got, double want, double allowed) {
     return off <= allowed ? 0 : allowed > 0 ? off / allowed : off * 1e300;
 }
 
+/* What is wanted in 16 bits is got in f32 where it is weights: it is rounded first. */
 static bool compare(const cla_check_output *out, difference *d) {
     double worst = 0;
-    clattn_array want;
+    clattn_array want, got = {0};
     *d = (difference){0};
-    if (clattn_array_convert(out->want, CLATTN_F64, &want) != CLATTN_OK)
+    if (!values(out->want, out->want->dtype, &want) || !values(out->got, out->want->dtype, &got)) {
+        clattn_array_free(&want);
         return false;
+    }
     d->total = (int64_t)(want.bytes / sizeof(double));
     for (int64_t i = 0; i < d->total; i++) {
-        const double g = element(out->got, i), w = ((const double *)want.data)[i];
+        const double g = ((const double *)got.data)[i], w = ((const double *)want.data)[i];
         const double allowed = out->atol + out->rtol * fabs(w), e = excess(g, w, allowed);
         if (!(e > 0))
             continue;
@@ -48,6 +57,7 @@ static bool compare(const cla_check_output *out, difference *d) {
         }
     }
     clattn_array_free(&want);
+    clattn_array_free(&got);
     return true;
 }
 
@@ -78,7 +88,7 @@ static void fail(attempt *a, const char *what) {
     cla_progress_end(a->progress);
     printf("FAIL ");
     cla_check_print(a->c->name);
-    printf(", %s on %s: ", a->algorithm, a->target->device);
+    printf(", %s%son %s: ", a->algorithm, *a->algorithm ? " " : "", a->target->device);
     cla_check_print(what);
     printf("\n");
     fflush(stdout);
@@ -129,8 +139,35 @@ static void fill_with_nan(const clattn_tensor *t, const clattn_array *arrays, si
             memset(arrays[i].data, 0xff, arrays[i].bytes);
 }
 
+/* A call that was made: what a device cannot do is skipped, other errors are failures. */
+static bool succeeded(attempt *a, clattn_status status) {
+    if (status == CLATTN_E_UNSUPPORTED)
+        snprintf(a->skip, sizeof a->skip, "%s", clattn_last_error());
+    else if (status != CLATTN_OK)
+        fail(a, clattn_last_error());
+    return status == CLATTN_OK;
+}
+
+static bool run_appends(attempt *a, const cla_check_job *job) {
+    for (size_t i = 0; i < job->append_count; i++) {
+        fill_with_nan(&job->appends[0].k_cache, job->arrays, i == 0 ? job->array_count : 0);
+        fill_with_nan(&job->appends[0].v_cache, job->arrays, i == 0 ? job->array_count : 0);
+        if (!succeeded(a, clattn_cache_append(a->target->context, &job->appends[i])))
+            return false;
+    }
+    return true;
+}
+
+static void run_rotary(attempt *a, const cla_check_job *job) {
+    fill_with_nan(&job->rotary.y, job->arrays, job->array_count);
+    if (!succeeded(a, clattn_rotary(a->target->context, &job->rotary)))
+        return;
+    for (size_t i = 0; i < job->output_count; i++)
+        check_output(a, &job->outputs[i]);
+}
+
 /* Runs a job; without weights where the algorithm does not give them. */
-static void run_job(attempt *a, const cla_check_job *job) {
+static void run_attention(attempt *a, const cla_check_job *job) {
     clattn_attention_args args = job->args;
     char reason[CLA_CHECK_TEXT], ignored[CLA_CHECK_TEXT];
     size_t index;
@@ -149,22 +186,23 @@ static void run_job(attempt *a, const cla_check_job *job) {
     fill_with_nan(&args.o, job->arrays, job->array_count); /* so that an element left out shows */
     fill_with_nan(&args.lse, job->arrays, job->array_count);
     fill_with_nan(&args.weights, job->arrays, job->array_count);
-    if (clattn_attention(a->target->context, &args) != CLATTN_OK) {
-        fail(a, clattn_last_error());
+    if (!run_appends(a, job) || !succeeded(a, clattn_attention(a->target->context, &args)))
         return;
-    }
     for (size_t i = 0; i < job->output_count; i++)
         if (job->outputs[i].source != CLA_CHECK_FROM_WEIGHTS || args.weights.rank > 0)
             check_output(a, &job->outputs[i]);
 }
 
 void cla_check_run(const cla_check_case *c, const cla_check_target *target, cla_check_report *report) {
-    attempt a = {.c = c, .target = target, .algorithm = target->label, .progress = report->progress};
+    const bool without = target->algorithm == CLA_CHECK_NONE;
+    if (c->by_algorithm == without)
+        return;
+    attempt a = {.c = c, .target = target, .algorithm = without ? "" : target->label, .progress = report->progress};
     snprintf(a.skip, sizeof a.skip, "%s", c->skip);
     if (c->error[0])
         fail(&a, c->error);
     for (size_t i = 0; i < c->job_count && !c->error[0]; i++)
-        run_job(&a, &c->jobs[i]);
+        without ? run_rotary(&a, &c->jobs[i]) : run_attention(&a, &c->jobs[i]);
     cla_check_report_add(report, target, c->op,
                          a.failed    ? CLA_CHECK_FAILED
                          : a.skip[0] ? CLA_CHECK_SKIPPED
