@@ -87,7 +87,7 @@ static void same_as_wide(const oracle_runner *r, clattn_dtype dtype) {
     fill(narrow.q, dtype, INPUTS, &random);
     fill(narrow.k, dtype, KEYS, &random);
     fill(narrow.v, dtype, KEYS, &random);
-    for (int which = 0; which < KINDS; which++)
+    for (kind which = KEEP; which < KINDS; which++)
         for (int s = 0; s < SHAPES; s++) {
             make_masks(&narrow, which, shapes[s], &random);
             wide = narrow;
@@ -96,7 +96,7 @@ static void same_as_wide(const oracle_runner *r, clattn_dtype dtype) {
             cr_expect(memcmp(narrow.o, wide.o, sizeof wide.o) == 0 &&
                           memcmp(narrow.lse, wide.lse, sizeof wide.lse) == 0 &&
                           memcmp(narrow.weights, wide.weights, sizeof wide.weights) == 0,
-                      "%s: mask %d of shape %d differs from the wide one", r->algorithm, which, s);
+                      "%s: mask %d of shape %d differs from the wide one", r->algorithm, (int)which, s);
         }
 }
 
@@ -180,7 +180,7 @@ Test(short_masks, are_an_option) {
     memset(p.narrow_bytes, 1, sizeof p.narrow_bytes);
     for (int is_short = 0; is_short < 2; is_short++) {
         a = args_of(&p, KEEP, (const int64_t[]){1, 1, 1, 1}, false);
-        a.short_masks = is_short;
+        a.short_masks = is_short == 1;
         SUCCEEDS(clattn_attention(context, &a));
         cr_expect_eq(p.weights[0], is_short ? 1 : 1.0 / M);
         cr_expect_eq(p.weights[1], is_short ? 0 : 1.0 / M);
