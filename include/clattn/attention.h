@@ -57,9 +57,9 @@ typedef struct clattn_attention_args {
     clattn_tensor keep; /* bool or u8, rank 2 to 4, broadcast from the right to [B, H, N, M]: nonzero = may be seen */
     clattn_tensor drop; /* the same, nonzero = may NOT be seen */
     clattn_tensor bias; /* additive, a float type, rank 2 to 4, broadcast; -inf excludes, any finite number does not */
-    bool short_masks;   /* masks may have fewer columns than M, then keys after them are not seen: ONNX's; one column is
-                           one key, and does not broadcast */
     const int64_t *key_lengths; /* host array [B], NULL = M: keys from key_lengths[b] on are not seen */
+    bool short_masks; /* masks may have fewer columns than M, then keys after them are not seen: ONNX's; one column is
+                         one key, and does not broadcast */
 
     bool has_scale;
     double scale; /* any finite number; 1 / sqrt(D) unless has_scale */
