@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Verification: right results pass, and a wrong number, a NaN too many and one too few are found where they are; all
  * rows and some; self_check. */
-#include "attention/verify.h"
+#include "attention/self_check.h"
 #include "testing.h"
 
 #include "../host/cli/problem_data.c" /* NOLINT(bugprone-suspicious-include) */

@@ -2,7 +2,7 @@
 /* Plans: problem + algorithm + kernels + scratch. Creation decides and allocates; execution only enqueues. */
 #include "args.h"
 #include "attention/plan.h"
-#include "attention/verify.h"
+#include "attention/self_check.h"
 #include "ops/copy.h"
 #include "tensor/dtype.h"
 #include <clattn/opencl.h>

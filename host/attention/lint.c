@@ -3,7 +3,7 @@
 #include <clattn/lint.h>
 
 #include "attention/lint_read.h"
-#include "attention/verify.h"
+#include "attention/self_check.h"
 #include "base/error.h"
 #include "tensor/dtype.h"
 #include "tensor/view.h"

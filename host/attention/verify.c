@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Verification: rows computed again on the CPU, and how far the results may be from them. verify_eval.c computes. */
-#include "attention/verify.h"
+#include "attention/self_check.h"
 
 #include "base/error.h"
 #include "base/mem.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A problem once more on the host: copies of its tensors, its rows as problems, and the two evaluations of them. */
 #include "attention/plan.h"
-#include "attention/verify.h"
+#include "attention/self_check.h"
 #include <string.h>
 
 /* ---- tensors ---- */

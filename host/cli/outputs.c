@@ -275,12 +275,14 @@ static int put_in_place(cla_output *f) {
     return CLA_EXIT_OK;
 }
 
-/* As before the commit. */
+/* As before the commit. An older file that cannot have its place back keeps its other name. */
 static void take_back(cla_output *f) {
-    if (f->backup)
-        rename(f->backup, f->target);
-    else if (f->placed)
+    if (f->backup && rename(f->backup, f->target) != 0) {
+        free(f->backup);
+        f->backup = NULL;
+    } else if (!f->backup && f->placed) {
         unlink(f->target);
+    }
     f->placed = false;
 }
 

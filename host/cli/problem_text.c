@@ -129,11 +129,9 @@ static bool size_word(parser *p) {
 /* The key at which query 0 stands. */
 static bool offset_of(parser *p, const char *text) {
     char *stop = NULL;
-    const char *digits = text + (*text == '-');
     errno = 0;
-    const long long x = isdigit((unsigned char)*digits) ? strtoll(text, &stop, 10) : 0;
-    if (!isdigit((unsigned char)*digits) || *stop || errno != 0 || x > CLA_PROBLEM_SIZE_MAX ||
-        x < -CLA_PROBLEM_SIZE_MAX)
+    const long long x = isdigit((unsigned char)text[*text == '-']) ? strtoll(text, &stop, 10) : 0;
+    if (!stop || *stop || errno != 0 || x > CLA_PROBLEM_SIZE_MAX || x < -CLA_PROBLEM_SIZE_MAX)
         return fail(p, "%s: an alignment is top-left, bottom-right, or the key at which query 0 stands", p->word);
     p->problem->align = CLATTN_ALIGN_OFFSET;
     p->problem->offset = x;

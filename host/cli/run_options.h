@@ -18,17 +18,14 @@ typedef struct cla_run_options {
     clattn_weights_form weights_form;
     bool weights_mean;
     const char *weights_rows, *weights_heads; /* files or lists */
-    bool causal;
+    bool causal, has_window, has_scale;
     clattn_align align;
     const char *offsets_option, *offsets; /* "align" or "offsets"; a list or a file, with CLATTN_ALIGN_OFFSET */
-    bool has_window;
     int64_t window_left, window_right;
-    bool has_scale;
     double scale, softcap;
     bool alibi; /* the usual slopes */
-    bool has_kv_type, has_o_type;
+    bool has_kv_type, has_o_type, batch_invariant;
     clattn_dtype k_type, v_type, o_type;
-    bool batch_invariant;
     int64_t max_workspace;
     cla_heads heads;
     int64_t batch; /* of the heat map */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Judging results by the CPU's: what attention.c asks, and how verify.c computes again. */
-#ifndef CLA_VERIFY_H
-#define CLA_VERIFY_H
+#ifndef CLA_SELF_CHECK_H
+#define CLA_SELF_CHECK_H
 
 #include "attention/problem.h"
 #include <clattn/verify.h>
