@@ -96,15 +96,12 @@ static void write_log(const tally *t) {
         fclose(f);
 }
 
-/* In a context of its own: what Oclgrind knows of a buffer's bytes it takes for those of the next one in that place.
- * Without the weights where the algorithm does not give them. */
+/* In a context of its own: what Oclgrind knows of a buffer's bytes it takes for those of the next one in that place. */
 static void check(oracle_case *c, const char *algorithm, tally *t) {
     char text[ORACLE_TEXT] = "no context";
     oracle_runner runner = {.algorithm = algorithm};
     bool right = false;
     if (clattn_context_create("opencl", NULL, &runner.context) == CLATTN_OK) {
-        if (c->config.weights && !oracle_applies(c, &runner, NULL))
-            c->config.weights = false;
         right = oracle_check(c, runner.context, runner.algorithm, text);
     }
     count(t, right, text);
@@ -161,6 +158,59 @@ static void check_fill(clattn_dtype dtype, tally *t) {
     count(t, right, dtype == CLATTN_F64 ? "fill in f64" : "fill in f32");
 }
 
+/* The mean of weights over heads, column sums and entropy, by a device and by the reference. */
+static bool sums_of(const char *device, const char *algorithm, clattn_dtype dtype, double *o, double *out) {
+    enum { H = 2, N = 37, M = 40, D = 5 };
+    const int64_t q[] = {1, H, N, D}, k[] = {1, 1, M, D}, mean[] = {1, 1, N, M}, columns[] = {1, H, M};
+    const int64_t rows[] = {1, H, N}, list[] = {36, 3, 20};
+    const size_t size = clattn_dtype_size(dtype);
+    float numbers[H * N * D + M * D];
+    double inputs[H * N * D + M * D];
+    unsigned char keep[M];
+    clattn_context *context = NULL;
+    oracle_random random = {5};
+    for (int i = 0; i < H * N * D + M * D; i++)
+        numbers[i] = (float)oracle_normal(&random);
+    for (int j = 0; j < M; j++)
+        keep[j] = j % 5 != 2;
+    char *x = (char *)inputs, *y = (char *)out;
+    clattn_attention_args a = {.q = clattn_tensor_host(x, dtype, 4, q),
+                               .k = clattn_tensor_host(x + H * N * D * size, dtype, 4, k),
+                               .v = clattn_tensor_host(x + H * N * D * size, dtype, 4, k),
+                               .o = clattn_tensor_host(o, dtype, 4, q),
+                               .weights = clattn_tensor_host(y, dtype, 4, mean),
+                               .column_sums = clattn_tensor_host(y + N * M * size, dtype, 3, columns),
+                               .entropy = clattn_tensor_host(y + (N * M + H * M) * size, dtype, 3, rows),
+                               .weights_mean = true,
+                               .keep = clattn_tensor_host(keep, CLATTN_BOOL, 2, (const int64_t[]){1, M}),
+                               .causal = true,
+                               .align = CLATTN_ALIGN_TOP_LEFT,
+                               .algorithm = algorithm};
+    a.weights.shape[2] = a.weights_query_count = 3;
+    a.weights_queries = list;
+    bool right = clattn_convert(inputs, dtype, numbers, CLATTN_F32, H * N * D + M * D) == CLATTN_OK &&
+                 clattn_context_create(device, NULL, &context) == CLATTN_OK &&
+                 clattn_attention(context, &a) == CLATTN_OK;
+    clattn_context_destroy(context);
+    return right;
+}
+
+static void check_sums(const char *algorithm, clattn_dtype dtype, tally *t) {
+    enum { ALL = 37 * 40 + 2 * 40 + 2 * 37 };
+    static double o[2 * 37 * 5], got[ALL], right[ALL];
+    char text[ORACLE_TEXT];
+    memset(got, 0, sizeof got);
+    memset(right, 0, sizeof right);
+    bool same = sums_of("opencl", algorithm, dtype, o, got) && sums_of("cpu", "reference", dtype, o, right);
+    for (int i = 0; i < ALL; i++)
+        same = same && (dtype == CLATTN_F64 ? fabs(got[i] - right[i]) < 1e-12
+                                            : fabsf(((float *)got)[i] - ((float *)right)[i]) < 1e-5f);
+    snprintf(text, sizeof text, "%s, sums of weights in %s: %s", algorithm, clattn_dtype_name(dtype),
+             clattn_last_error());
+    count(t, same, text);
+    take_log(t);
+}
+
 static bool asked_for(const char *name, int argc, char **argv) {
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], name) == 0)
@@ -178,6 +228,7 @@ static void check_type(clattn_context *context, clattn_dtype dtype, int argc, ch
         const int before = t->passed;
         check_all(runner.algorithm, dtype, problems, sizeof problems / sizeof *problems, false, t);
         check_all(runner.algorithm, dtype, poisoned, sizeof poisoned / sizeof *poisoned, true, t);
+        check_sums(runner.algorithm, dtype, t);
         printf("%s %s: %d passed\n", runner.algorithm, clattn_dtype_name(dtype), t->passed - before);
         fflush(stdout);
     }
