@@ -166,7 +166,11 @@ static bool want_outputs(cla_check_case *c, cla_check_job *job) {
     } outputs[] = {{"Y", CLA_CHECK_FROM_O, &a->o, 4, {b, h, n, a->v.shape[3]}},
                    {"LSE", CLA_CHECK_FROM_LSE, &a->lse, 3, {b, h, n}},
                    {"P", CLA_CHECK_FROM_WEIGHTS, &a->weights, 4, {b, h, n, m}}};
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(c->json, "out");
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(c->json, "out"), *one;
+    cJSON_ArrayForEach(one, list) {
+        if (strcmp(one->string, "Y") != 0 && strcmp(one->string, "LSE") != 0 && strcmp(one->string, "P") != 0)
+            return cla_check_error(c, "the output %s is not known", one->string);
+    }
     for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
         const cJSON *out = cJSON_GetObjectItemCaseSensitive(list, outputs[i].name);
         if (!out && i > 0)
@@ -183,8 +187,15 @@ static bool want_outputs(cla_check_case *c, cla_check_job *job) {
 }
 
 bool cla_check_build_clattn_run(cla_check_case *c) {
+    static const char *const attrs[] = {"version", "device",          "device_name",   "driver",         "algorithm",
+                                        "scale",   "softcap",         "causal",        "align",          "offsets",
+                                        "window",  "lengths",         "query_lengths", "prefix_lengths", "cu_queries",
+                                        "cu_keys", "batch_invariant", "k_type",        "v_type",         NULL};
+    static const char *const inputs[] = {"Q",           "K",     "V",      "keep",           "drop",
+                                         "bias",        "sinks", "slopes", "query_segments", "key_segments",
+                                         "block_table", NULL};
     clattn_dtype dtype;
-    if (!cla_check_dtype_of(c, "Q", &dtype))
+    if (!cla_check_known(c, attrs, inputs) || !cla_check_dtype_of(c, "Q", &dtype))
         return false;
     cla_check_job *job = cla_check_job_of(c, dtype);
     return job && load_inputs(c, job) && set_options(c, job) && want_outputs(c, job);

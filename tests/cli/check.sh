@@ -153,6 +153,7 @@ printf '\0\0\200\077\0\0\0\0' | one "$work/short.safetensors" "$(printf %s "$onn
 run 0 "a short mask of one key" "$work/short.safetensors" --device cpu
 last "a short mask of one key" "1 passed, 0 failed, 0 skipped"
 bad "a dump of rank 2" 's/sdpa/clattn_run/' 'not 4'
+bad "a dump with an option to come" 's/sdpa/clattn_run/;s/{/{\\"attrs\\":{\\"dropout\\":0.1},/' 'the attribute dropout is not known'
 
 # ---- a dump replays ----
 if "$clattn" run "$vectors/torch.safetensors:sdpa_gqa_mask/Q" "$vectors/torch.safetensors:sdpa_gqa_mask/K" \
