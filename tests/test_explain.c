@@ -48,9 +48,33 @@ Test(explain, pairs_of_billions_of_queries_take_no_time) {
 typedef struct placed {
     cla_problem_data data;
     clattn_attention_args args;
-    clattn_buffer *buffers[7];
-    uint64_t bytes;
+    clattn_buffer *buffers[7], *results[4];
 } placed;
+
+/* Every output, weights of two queries. */
+static void ask_for_results(clattn_context *context, placed *p) {
+    static const int64_t queries[] = {2, 0};
+    const clattn_tensor *q = &p->args.q;
+    const int64_t row[] = {q->shape[0], q->shape[1], q->shape[2]};
+    const int64_t column[] = {q->shape[0], q->shape[1], p->args.k.shape[2]};
+    const int64_t weights[] = {q->shape[0], q->shape[1], 2, p->args.k.shape[2]};
+    const struct {
+        clattn_tensor *t;
+        int rank;
+        const int64_t *shape;
+    } outputs[] = {{&p->args.lse, 3, row},
+                   {&p->args.entropy, 3, row},
+                   {&p->args.column_sums, 3, column},
+                   {&p->args.weights, 4, weights}};
+    for (int i = 0; i < 4; i++) {
+        *outputs[i].t = clattn_tensor_buffer(NULL, CLATTN_F32, outputs[i].rank, outputs[i].shape);
+        SUCCEEDS(clattn_buffer_create(context, (size_t)clattn_tensor_elements(outputs[i].t) * sizeof(float),
+                                      &p->results[i]));
+        outputs[i].t->buffer = p->results[i];
+    }
+    p->args.weights_queries = queries;
+    p->args.weights_query_count = 2;
+}
 
 static void place(clattn_context *context, const char *text, placed *p) {
     cla_problem_text t;
@@ -74,6 +98,8 @@ static void place(clattn_context *context, const char *text, placed *p) {
 static void remove_all(placed *p) {
     for (int i = 0; i < 7; i++)
         clattn_buffer_destroy(p->buffers[i]);
+    for (int i = 0; i < 4; i++)
+        clattn_buffer_destroy(p->results[i]);
     cla_problem_data_free(&p->data);
 }
 
@@ -86,8 +112,10 @@ static const char *const problems[] = {
     "b1 h1 q1 k700 d16",
     "b1 h1 q1 k700 d16 f16 lengths invariant",
     "b1 h1 n3 d4",
+    NULL,
 };
-enum { PROBLEMS = sizeof problems / sizeof *problems };
+static const char *const with_results[] = {"b2 h4/2 n9 d8 v5 causal sinks", "b1 h2 n5 d32 f16 kv=q8_0 o=f32 keep bias",
+                                           NULL};
 
 /* Creates, executes; *peak is what lived at most beside the tensors. */
 static clattn_status measure(clattn_context *context, const clattn_attention_args *args, uint64_t *peak,
@@ -114,13 +142,15 @@ static clattn_status measure(clattn_context *context, const clattn_attention_arg
 }
 
 /* What the plan says is what the runtime has counted; as much is enough, and less is refused or kept. */
-static void count_one(clattn_context *context, const char *text, size_t algorithm, int *ran) {
+static void count_one(clattn_context *context, const char *text, size_t algorithm, bool results, int *ran) {
     placed p = {0};
     clattn_plan_info info, tight;
     uint64_t peak, bounded;
     bool applies, grew;
     const char *reason;
     place(context, text, &p);
+    if (results)
+        ask_for_results(context, &p);
     p.args.algorithm = clattn_algorithm_name(algorithm);
     SUCCEEDS(clattn_algorithm_applies(context, &p.args, algorithm, &applies, &reason));
     if (applies) {
@@ -152,20 +182,23 @@ static void count_one(clattn_context *context, const char *text, size_t algorith
     remove_all(&p);
 }
 
-static void count_all(const char *device) {
+static void count_all(const char *device, bool results) {
     clattn_context *context = NULL;
     SUCCEEDS(clattn_context_create(device, NULL, &context));
-    for (int i = 0; i < PROBLEMS; i++) {
+    const char *const *list = results ? with_results : problems;
+    for (int i = 0; list[i]; i++) {
         int ran = 0;
         for (size_t a = 0; a < clattn_algorithm_count(); a++)
-            count_one(context, problems[i], a, &ran);
-        cr_expect_geq(ran, 2);
+            count_one(context, list[i], a, results, &ran);
+        cr_expect_geq(ran, results ? 1 : 2);
     }
     clattn_context_destroy(context);
 }
 
-Test(explain, workspace_is_what_plans_take_on_a_device) { count_all("opencl"); }
-Test(explain, workspace_is_what_plans_take_on_the_cpu) { count_all("cpu"); }
+Test(explain, workspace_is_what_plans_take_on_a_device) { count_all("opencl", false); }
+Test(explain, workspace_is_what_plans_take_on_the_cpu) { count_all("cpu", false); }
+Test(explain, workspace_is_what_plans_with_every_result_take_on_a_device) { count_all("opencl", true); }
+Test(explain, workspace_is_what_plans_with_every_result_take_on_the_cpu) { count_all("cpu", true); }
 
 /* ---- lines ---- */
 
@@ -215,6 +248,22 @@ Test(explain, options_are_named_with_what_they_do) {
     clattn_context_destroy(cpu);
 }
 
+Test(explain, results_are_named) {
+    clattn_context *cpu = NULL;
+    placed p = {0};
+    clattn_plan *plan = NULL;
+    SUCCEEDS(clattn_context_create("cpu", NULL, &cpu));
+    place(cpu, "b2 h3 n5 d4", &p);
+    ask_for_results(cpu, &p);
+    p.args.weights_form = CLATTN_WEIGHTS_MASKED;
+    SUCCEEDS(clattn_plan_create(cpu, &p.args, &plan));
+    SAYS(clattn_plan_explain(plan),
+         "results: o, lse, weights after the masks of 2 queries and 3 heads, entropy, column sums\n");
+    clattn_plan_destroy(plan);
+    remove_all(&p);
+    clattn_context_destroy(cpu);
+}
+
 /* Masks and results count, what broadcasts once. */
 Test(explain, traffic_counts_every_tensor_once) {
     clattn_context *cpu = NULL;
@@ -227,6 +276,7 @@ Test(explain, traffic_counts_every_tensor_once) {
     p.args.lse = clattn_tensor_host(lse, CLATTN_F32, 3, (const int64_t[]){2, 3, 5});
     SUCCEEDS(clattn_plan_create(cpu, &p.args, &plan));
     SUCCEEDS(clattn_plan_info_get(plan, &info));
+    SAYS(clattn_plan_explain(plan), "results: o, lse\n");
     cr_expect_eq(info.moved_bytes, 4 * (4.0 * 2 * 3 * 5 * 4 + 5 * 5 + 3 + 2 * 3 * 5) + 5 * 5);
     clattn_plan_destroy(plan);
     remove_all(&p);

@@ -47,6 +47,22 @@ static bool prefixed(const cla_problem *p) {
     return false;
 }
 
+static void explain_results(cla_str *text, const cla_problem *p) {
+    static const char *const forms[] = {"after the softmax", "of scaled scores", "after the soft cap",
+                                        "after the masks"};
+    char word[160];
+    bool any = false;
+    cla_str_append(text, "results: ");
+    add_word(text, true, "o", &any);
+    add_word(text, cla_present(&p->lse), "lse", &any);
+    snprintf(word, sizeof word, "weights %s of %lld queries and %lld heads%s", forms[p->form], (long long)p->row_count,
+             (long long)p->head_count, p->mean ? ", averaged" : "");
+    add_word(text, cla_present(&p->weights), word, &any);
+    add_word(text, cla_present(&p->entropy), "entropy", &any);
+    add_word(text, cla_present(&p->column_sums), "column sums", &any);
+    cla_str_append(text, "\n");
+}
+
 void cla_explain_restrictions(clattn_plan *plan) {
     const cla_problem *p = &plan->problem;
     cla_str *text = &plan->text;
@@ -75,6 +91,7 @@ void cla_explain_restrictions(clattn_plan *plan) {
     add_word(text, cla_present(&p->sinks), "sinks in the sum", &any);
     cla_str_append(text, "; sums in %s%s\n", clattn_dtype_name(p->dtype),
                    p->batch_invariant ? "; bits independent of the batch" : "");
+    explain_results(text, p);
 }
 
 /* ---- storage ---- */
