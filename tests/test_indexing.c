@@ -93,7 +93,8 @@ static void compare(const oracle_runner *r, int tensor, clattn_dtype dtype, int6
         return;
     }
     if (!run(&wide, r, tensor, apart, far, &reason)) {
-        cr_expect(strcmp(r->algorithm, "materialised") == 0 && strstr(reason, "CLBlast counts elements to 2147483647"),
+        cr_expect(strcmp(r->algorithm, "materialised") == 0 && dtype != CLATTN_F16 &&
+                      /* is copied */ strstr(reason, "CLBlast counts elements to 2147483647"),
                   "%s, %s: %s", r->algorithm, names[tensor], reason);
         return;
     }

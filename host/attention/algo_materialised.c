@@ -44,14 +44,30 @@ static bool reaches_too_far(const clattn_tensor *t, const char *name, char *reas
     return true;
 }
 
-static bool applies(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
-    clattn_tensor k = p->k;
-    if (p->page_size || p->k.dtype != p->dtype) { /* as it is once copied */
-        const int64_t shape[4] = {p->B, p->Hk, p->M, p->D};
-        k = clattn_tensor_host(NULL, p->dtype, 4, shape);
+/* What of a tensor CLBlast will get: pack.c copies those of other types or last strides, without gaps. */
+static clattn_tensor as_multiplied(const cla_problem *p, const clattn_tensor *t, bool gathered) {
+    clattn_tensor r = *t;
+    int64_t elements = 1;
+    if (!gathered && t->dtype == p->dtype && (t->stride[3] == 1 || t->shape[3] <= 1))
+        return r;
+    r.dtype = p->dtype;
+    r.offset = 0;
+    if (gathered)
+        r.shape[0] = p->B, r.shape[2] = p->M;
+    for (int axis = 3; axis >= 0; axis--) {
+        const bool broadcast = !gathered && axis < 3 && t->stride[axis] == 0;
+        r.stride[axis] = broadcast ? 0 : elements;
+        if (!broadcast && !cla_mul(elements, r.shape[axis], &elements))
+            elements = INT64_MAX;
     }
-    return cla_needs_opencl(p, device, reason, reason_bytes) && !reaches_too_far(&p->q, "q", reason, reason_bytes) &&
-           !reaches_too_far(&k, "k", reason, reason_bytes) && !reaches_too_far(&p->o, "o", reason, reason_bytes);
+    return r;
+}
+
+static bool applies(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
+    const clattn_tensor q = as_multiplied(p, &p->q, false), k = as_multiplied(p, &p->k, p->page_size > 0),
+                        o = as_multiplied(p, &p->o, false);
+    return cla_needs_opencl(p, device, reason, reason_bytes) && !reaches_too_far(&q, "q", reason, reason_bytes) &&
+           !reaches_too_far(&k, "k", reason, reason_bytes) && !reaches_too_far(&o, "o", reason, reason_bytes);
 }
 
 static bool suits(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
