@@ -158,6 +158,34 @@ static void check_fill(clattn_dtype dtype, tally *t) {
     count(t, right, dtype == CLATTN_F64 ? "fill in f64" : "fill in f32");
 }
 
+/* Masks with fewer columns than keys, and equal scores: the first 4 keys have a weight of 1/4. */
+static void check_short(clattn_dtype dtype, tally *t) {
+    enum { N = 3, M = 7, D = 4, SEEN = 4 };
+    const int64_t q[] = {1, 1, N, D}, k[] = {1, 1, M, D}, w[] = {1, 1, N, M};
+    const int64_t keep[] = {1, SEEN}, drop[] = {N, M - 1}, bias[] = {N, SEEN + 1};
+    double zeros[M * D] = {0}, o[N * D], weights[N * M];
+    unsigned char kept[SEEN] = {1, 1, 1, 1}, dropped[N * (M - 1)] = {0};
+    clattn_context *context = NULL;
+    const clattn_attention_args a = {.q = clattn_tensor_host(zeros, dtype, 4, q),
+                                     .k = clattn_tensor_host(zeros, dtype, 4, k),
+                                     .v = clattn_tensor_host(zeros, dtype, 4, k),
+                                     .o = clattn_tensor_host(o, dtype, 4, q),
+                                     .weights = clattn_tensor_host(weights, dtype, 4, w),
+                                     .keep = clattn_tensor_host(kept, CLATTN_BOOL, 2, keep),
+                                     .drop = clattn_tensor_host(dropped, CLATTN_U8, 2, drop),
+                                     .bias = clattn_tensor_host(zeros, dtype, 2, bias),
+                                     .short_masks = true};
+    bool right =
+        clattn_context_create("opencl", NULL, &context) == CLATTN_OK && clattn_attention(context, &a) == CLATTN_OK;
+    clattn_context_destroy(context);
+    take_log(t);
+    for (int i = 0; i < N * M; i++) {
+        const double want = i % M < SEEN ? 1.0 / SEEN : 0;
+        right = right && want == (dtype == CLATTN_F64 ? weights[i] : (double)((float *)weights)[i]);
+    }
+    count(t, right, dtype == CLATTN_F64 ? "short masks in f64" : "short masks in f32");
+}
+
 /* The mean of weights over heads, column sums and entropy, by a device and by the reference. */
 static bool sums_of(const char *device, const char *algorithm, clattn_dtype dtype, double *o, double *out) {
     enum { H = 2, N = 37, M = 40, D = 5 };
@@ -233,6 +261,7 @@ static void check_type(clattn_context *context, clattn_dtype dtype, int argc, ch
         fflush(stdout);
     }
     check_fill(dtype, t);
+    check_short(dtype, t);
     oracle_free(c);
 }
 
