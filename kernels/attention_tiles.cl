@@ -3,9 +3,10 @@
  * no N x M buffer. Must not know: vendors, the host's buffers, how the key was chosen. A work-group owns BM = TR NR
  * queries of one head and at most 4 TC NV columns of O, and walks the keys BN = TC NC at a time; a work-item owns NR
  * queries x NC keys of the scores and NR queries x 4 NV columns of O in registers. Key: REAL; TR, TC, NR, NC, NV; DC
- * dims a slice of Q and K, JC keys a slice of V; SLICED 0 or 1 (see multiply_scores); ALIGNED4 0; 1: D, Dv, strides
- * and offsets of q, k, v, o are multiples of 4; 2: base pointers are aligned to 4 elements, too; MASKS 1:
- * intervals, 2: score masks. */
+ * dims a slice of Q and K, JC keys a slice of V; SLICED 0 or 1 (see multiply_scores); STAGED 1: storage and layout may
+ * be any, quantised or paged, 0: all is of type real, and D, Dv, strides and offsets of q, k, v, o are multiples of 4;
+ * ALIGNED4, where STAGED is 0: 2: base pointers are aligned to 4 elements, too, 1: not; MASKS 1: intervals, 2: score
+ * masks. */
 #define INTERVAL (MASKS & 1)
 #define SCORE (MASKS & 2)
 #define WG (TR * TC)
@@ -17,13 +18,13 @@
 #define SCORE_TILES ((BN + BM) * DSTRIDE)
 #define WEIGHT_TILES (BM * PSTRIDE + BM * TC / 4)
 #define TILES (SCORE_TILES > WEIGHT_TILES ? SCORE_TILES : WEIGHT_TILES)
+#define KEY_LOADS (BN / (WG / (DC / 4))) /* real4s that a work-item loads of a slice */
+#define QUERY_LOADS (BM / (WG / (DC / 4)))
+#define VALUE_LOADS (JC * VSTRIDE / WG)
 #if NC % 4 || TC % 4 || JC % 4 || 4 * TC % JC || BN % JC || JC * VSTRIDE % WG || DC % 8 || WG % (DC / 4) || \
-    BN % (WG / (DC / 4)) || BM % (WG / (DC / 4))
+    BN % (WG / (DC / 4)) || BM % (WG / (DC / 4)) || TR > JC
 #error "attention_tiles: impossible key"
 #endif
-/* x indexes registers, so the loop must vanish; some compilers unroll it only in a function of its own. */
-#define EACH(x, count) _Pragma("unroll") for (int x = 0; x < (count); x++)
-#define INLINE static inline __attribute__((always_inline))
 /* The weight of an excluded key. It is told from other zeros only where its value must be selected away. */
 #define EXCLUDED (-R(0.0))
 
@@ -38,53 +39,91 @@ static inline real4 weights_of(real4 x) {
 #endif
 }
 
-/* p[d .. d+3], zero from `dims` on; dims >= 1. No load waits for a test, so that many are under way at once. */
-static inline real4 load4(__global const real *p, int d, int dims) {
-#if ALIGNED4 == 2
-    const real4 x = *(__global const real4 *)(p + min(d, dims - 4));
-    return d < dims ? x : (real4)(R(0.0));
-#elif ALIGNED4 == 1
-    const real4 x = vload4(0, p + min(d, dims - 4));
-    return d < dims ? x : (real4)(R(0.0));
-#else
-    const real4 x =
-        (real4)(p[min(d, dims - 1)], p[min(d + 1, dims - 1)], p[min(d + 2, dims - 1)], p[min(d + 3, dims - 1)]);
-    return (real4)(d < dims ? x.x : R(0.0), d + 1 < dims ? x.y : R(0.0), d + 2 < dims ? x.z : R(0.0),
-                   d + 3 < dims ? x.w : R(0.0));
-#endif
-}
-
 /* Dims d .. d + DC of BN keys from n on and BM queries from i0 on. Rows past the end repeat the last (they are masked,
  * or never stored). */
-static inline void fill_scores(__local real4 *keys, __local real4 *queries, __global const real *K,
-                               __global const real *Q, const cla_attention_args *a, int n, int end, int i0, int N,
-                               int d, uint lid) {
-    const int row = lid / (DC / 4), col = lid % (DC / 4), step = WG / (DC / 4);
-    real4 k[BN / (WG / (DC / 4))], q[BM / (WG / (DC / 4))];
-    EACH(x, BN / step) k[x] = load4(K + min(n + row + step * x, end - 1) * a->k_j, d + 4 * col, a->D);
-    EACH(x, BM / step) q[x] = load4(Q + min(i0 + row + step * x, N - 1) * a->q_i, d + 4 * col, a->D);
-    EACH(x, BN / step) keys[(row + step * x) * DSTRIDE + col] = k[x];
-    EACH(x, BM / step) queries[(row + step * x) * DSTRIDE + col] = q[x];
+static inline void fill_scores(__local real4 *keys, __local real4 *queries, const matrix *K, const matrix *Q, int n,
+                               int end, int i0, int N, int d, uint lid) {
+    const int row = lid / (DC / 4), col = lid % (DC / 4), step = WG / (DC / 4), place = d + 4 * col;
+    real4 k[KEY_LOADS], q[QUERY_LOADS];
+#if STAGED
+    long at_k[KEY_LOADS], at_q[QUERY_LOADS];
+    EACH(x, KEY_LOADS) at_k[x] = row_at(K, min(n + row + step * x, end - 1)) + min(place, K->dims - 4);
+    EACH(x, QUERY_LOADS) at_q[x] = row_at(Q, min(i0 + row + step * x, N - 1)) + min(place, K->dims - 4);
+    LOAD_QUADS(k, KEY_LOADS, K, at_k);
+    LOAD_QUADS(q, QUERY_LOADS, Q, at_q);
+    EACH(x, KEY_LOADS) k[x] = place < K->dims ? k[x] : (real4)(R(0.0));
+    EACH(x, QUERY_LOADS) q[x] = place < K->dims ? q[x] : (real4)(R(0.0));
+#else
+    EACH(x, KEY_LOADS) k[x] = load4(K, min(n + row + step * x, end - 1), place);
+    EACH(x, QUERY_LOADS) q[x] = load4(Q, min(i0 + row + step * x, N - 1), place);
+#endif
+    EACH(x, KEY_LOADS) keys[(row + step * x) * DSTRIDE + col] = k[x];
+    EACH(x, QUERY_LOADS) queries[(row + step * x) * DSTRIDE + col] = q[x];
 }
 
-/* Row y of a slice of V is the key that column x0 + y of the weights stands for; from `end` on, zeros. Raises *poison
- * when a value is no finite number: only then can a weight of zero do harm. */
-static inline void fill_values(__local real4 *dst, __global const real *V, long stride, int n, int x0, int end,
-                               int width, uint lid, __local int *poison) {
-    const int first = n + x0 / (4 * TC) * (4 * TC) + x0 % (4 * TC) / 4;
-    real4 v[JC * VSTRIDE / WG], probe = (real4)(R(0.0));
-    EACH(x, JC * VSTRIDE / WG) {
-        const int y = (lid + WG * x) / VSTRIDE, col = lid + WG * x - y * VSTRIDE, j = first + y % 4 * TC + y / 4;
-        v[x] = load4(V + min(j, end - 1) * stride, 4 * col, width);
-        v[x] = j < end ? v[x] : (real4)(R(0.0));
+/* The key that row y of the slice of V from column x0 of the weights on stands for. */
+static inline int key_of(int n, int x0, int y) {
+    return n + x0 / (4 * TC) * (4 * TC) + x0 % (4 * TC) / 4 + y % 4 * TC + y / 4;
+}
+
+/* A slice of V; rows of keys from `end` on are zeros. Raises *poison when a value is no finite number: only then can a
+ * weight of zero do harm. */
+static inline void fill_values(__local real4 *dst, const matrix *V, int n, int x0, int end, uint lid,
+                               __local int *poison) {
+    real4 v[VALUE_LOADS], probe = (real4)(R(0.0));
+#if STAGED
+    long at[VALUE_LOADS];
+    EACH(x, VALUE_LOADS) {
+        const int y = (lid + WG * x) / VSTRIDE, col = lid + WG * x - y * VSTRIDE;
+        at[x] = row_at(V, min(key_of(n, x0, y), end - 1)) + min(4 * col, V->dims - 4);
     }
-    EACH(x, JC * VSTRIDE / WG) {
+    LOAD_QUADS(v, VALUE_LOADS, V, at);
+#endif
+    EACH(x, VALUE_LOADS) {
+        const int y = (lid + WG * x) / VSTRIDE, col = lid + WG * x - y * VSTRIDE, j = key_of(n, x0, y);
+#if STAGED
+        v[x] = j < end && 4 * col < V->dims ? v[x] : (real4)(R(0.0));
+#else
+        v[x] = load4(V, min(j, end - 1), 4 * col);
+        v[x] = j < end ? v[x] : (real4)(R(0.0));
+#endif
+    }
+    EACH(x, VALUE_LOADS) {
         dst[lid + WG * x] = v[x];
         probe = fma(v[x], (real4)(R(0.0)), probe);
     }
     if (MASKS && any(isnan(probe))) /* 0 or NaN; a sum of its parts would crash Oclgrind */
         atomic_or(poison, 1);
 }
+
+#if STAGED
+/* The same where rows are not whole. */
+static inline void fill_scores_apart(__local real4 *keys, __local real4 *queries, const matrix *K, const matrix *Q,
+                                     int n, int end, int i0, int N, int d, uint lid) {
+    const int col = lid % (DC / 4), step = WG / (DC / 4);
+#pragma unroll 1
+    for (int row = lid / (DC / 4); row < BN; row += step)
+        load_parts((__local real *)(keys + row * DSTRIDE + col), K, min(n + row, end - 1), d + 4 * col);
+#pragma unroll 1
+    for (int row = lid / (DC / 4); row < BM; row += step)
+        load_parts((__local real *)(queries + row * DSTRIDE + col), Q, min(i0 + row, N - 1), d + 4 * col);
+}
+
+static inline void fill_values_apart(__local real4 *dst, const matrix *V, int n, int x0, int end, uint lid,
+                                     __local int *poison) {
+    real4 probe = (real4)(R(0.0));
+#pragma unroll 1
+    for (uint x = lid; x < JC * VSTRIDE; x += WG) {
+        const int y = x / VSTRIDE, col = x - y * VSTRIDE, j = key_of(n, x0, y);
+        load_parts((__local real *)(dst + x), V, min(j, end - 1), 4 * col);
+        const real4 v = j < end ? dst[x] : (real4)(R(0.0));
+        dst[x] = v;
+        probe = fma(v, (real4)(R(0.0)), probe);
+    }
+    if (MASKS && any(isnan(probe)))
+        atomic_or(poison, 1);
+}
+#endif
 
 /* One slice of S += Q K^T: NR + NC real4s read for 4 NR NC multiply-adds. SLICED sums each slice apart: a third of the
  * error. */
@@ -152,7 +191,9 @@ INLINE void fetch_some(__local real *p, const cla_masks *m, const cla_mask_args 
 INLINE void fetch_masks(__local real *p, const cla_masks *m, int b, int h, int i, int last, int j, int end) {
     cla_mask_args a = *m->a;
     a.has_keep = a.has_drop = a.has_segments = 0;
+#if !STAGED
     a.bias_type = CLA_REAL_TYPE;
+#endif
     fetch_some(p, m, &a, b, h, i, last, j, end, 0); /* zeros where there is neither bias nor slope */
     a.has_bias = a.has_slopes = 0;
     a.has_keep = 1;
@@ -296,28 +337,37 @@ static inline void finish_rows(real m[NR], real l[NR], real scale[NR], real sink
     }
 }
 
-/* The pointer moves, rather than an index: else some compilers keep the loop, and o in memory. */
-static inline void store_rows(__global real *O, long stride, int i, int N, int tc, int width, const real scale[NR],
-                              real4 o[NR][NV]) {
-    O += i * stride + 4 * tc;
-    EACH(r, NR) {
-        EACH(z, NV) {
-            const real4 x = o[r][z] * scale[r];
-            const int rest = i + TR * r < N ? width - 4 * (tc + TC * z) : 0;
-#if ALIGNED4 == 2
-            if (rest > 0)
-                *(__global real4 *)(O + 4 * TC * z) = x;
-#elif ALIGNED4 == 1
-            if (rest > 0)
-                vstore4(x, 0, O + 4 * TC * z);
+#if STAGED
+static inline void pick_row(__local real4 *own, real4 o[NR][NV], const real scale[NR], int row) {
+    EACH(r, NR) EACH(z, NV) own[z] = r == row ? o[r][z] * scale[r] : own[z];
+}
+
+/* By way of `own` place for NV real4s: the code of stores is long, and only once here in a loop, which could not index
+ * registers. */
+static inline void store_rows(__global void *O, long at, int type, long stride, int i, int N, int tc, int width,
+                              const real scale[NR], real4 o[NR][NV], __local real4 *own) {
+    at += i * stride + 4 * tc;
+#pragma unroll 1
+    for (int row = 0; row < NR && i + TR * row < N; row++) {
+        pick_row(own, o, scale, row);
+#pragma unroll 1
+        for (int z = 0; z < NV; z++)
+            store4(O, at + 4 * TC * z, type, own[z], width - 4 * tc - 4 * TC * z);
+        at += TR * stride;
+    }
+}
 #else
-            const real y[4] = {x.x, x.y, x.z, x.w};
-            EACH(e, 4) if (e < rest) O[4 * TC * z + e] = y[e];
-#endif
-        }
+/* The place moves, rather than an index: else some compilers keep the loop, and o in memory. */
+static inline void store_rows(__global real *O, long at, int type, long stride, int i, int N, int tc, int width,
+                              const real scale[NR], real4 o[NR][NV], __local real4 *own) {
+    O += at + i * stride + 4 * tc;
+    EACH(r, NR) {
+        const int rest = i + TR * r < N ? width - 4 * tc : 0;
+        EACH(z, NV) store4(O, 4 * TC * z, type, o[r][z] * scale[r], rest - 4 * TC * z);
         O += TR * stride;
     }
 }
+#endif
 
 static inline void store_lse(__global real *LSE, long stride, int i, int N, const real m[NR], const real l[NR]) {
     LSE += i * stride;
@@ -333,18 +383,21 @@ static inline int rest_of(size_t x, size_t quotient, int count) { return (uint)x
 
 /* O[b,h,i,:] = sum_j P V, P = softmax over the keys that i sees; LSE[b,h,i] natural.
  *   Groups  tiles x chunks x H x B of WG, counted in this order: tile of rows, chunk of `columns` value columns.
- *   Needs   N, M >= 1; scale finite; columns <= 4 TC NV; absent tensors are NULL, spans too where there is no interval.
+ *   Needs   N, M >= 1; scale finite; columns <= 4 TC NV, a multiple of 4;
+ *           absent tensors are NULL, spans too where there is no interval.
  *   Local   bytes of a real x (4 TILES + 4 JC VSTRIDE) + 8 BM + 4 WG + 4.
  *   Barriers a key tile 2 ceil(D / DC) + 1 + 2 BN / JC, in uniform flow: after each fill and after each last read.
  *   Special a score of -inf is excluded; a row that keeps no key gives 0, LSE -inf; NaN and +inf scores give NaN.
  *   Source  Milakov & Gimelshein 2018 (online softmax), Dao 2023 (query tiles outside, key tiles inside). */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-attention_tiles(__global const real *restrict Q, __global const real *restrict K, __global const real *restrict V,
-                __global real *restrict O, __global real *restrict LSE, __global const cla_span *restrict spans,
+attention_tiles(__global const ELEMENT *restrict Q, __global const ELEMENT *restrict K,
+                __global const ELEMENT *restrict V, __global ELEMENT *restrict O, __global real *restrict LSE,
+                __global const cla_span *restrict spans,
                 __global const uchar *restrict keep, __global const uchar *restrict drop,
-                __global const real *restrict bias, __global const float *restrict slopes,
+                __global const ELEMENT *restrict bias, __global const float *restrict slopes,
                 __global const int *restrict q_segments, __global const int *restrict k_segments,
-                __global const real *restrict sinks, __global const int *restrict table, const cla_attention_args a) {
+                __global const real *restrict sinks, __global const int *restrict table,
+                __global uint *restrict counts, const cla_attention_args a) {
     __local real4 tiles[TILES]; /* slices of K and Q; then the weights and the row maxima */
     __local real4 values[JC * VSTRIDE];
     __local int2 bounds[INTERVAL ? BM : 1];
@@ -360,6 +413,10 @@ attention_tiles(__global const real *restrict Q, __global const real *restrict K
 #if MASKS
     const cla_masks masks = {&a.mask, spans, keep, drop, bias, slopes, q_segments, k_segments};
 #endif
+#if SCORE
+    const int adds =
+        a.mask.has_keep | a.mask.has_drop | a.mask.has_bias | a.mask.has_slopes | a.mask.has_segments;
+#endif
     long q_row = 0, k_row = 0;
     int N = a.N;
 #if INTERVAL
@@ -369,9 +426,17 @@ attention_tiles(__global const real *restrict Q, __global const real *restrict K
         N = spans[b].queries;
     }
 #endif
-    Q += a.q_0 + b * a.q_b + h * a.q_h + q_row * a.q_i;
-    K += a.k_0 + b * a.k_b + h / a.group * a.k_h + k_row * a.k_j;
-    V += a.v_0 + b * a.v_b + h / a.group * a.v_h + k_row * a.v_j + chunk * a.columns;
+    matrix q = matrix_of(Q, a.q_0 + b * a.q_b + h * a.q_h + q_row * a.q_i, a.q_i, a.q_type, a.D);
+    matrix k = matrix_of(K, a.k_0 + b * a.k_b + h / a.group * a.k_h + k_row * a.k_j, a.k_j, a.k_type, a.D);
+    matrix v = matrix_of(V, a.v_0 + b * a.v_b + h / a.group * a.v_h + k_row * a.v_j, a.v_j, a.v_type, width);
+    v.column = chunk * a.columns;
+#if STAGED
+    k.page = a.k_page, v.page = a.v_page;
+    k.page_size = v.page_size = a.page_size;
+    k.table = v.table = table + (long)b * a.pages;
+    k.whole &= (a.k_page & 3) == 0;
+    v.whole &= ((a.v_page | v.column) & 3) == 0;
+#endif
     if (lid == 0)
         poison = 0;
 #if INTERVAL
@@ -398,7 +463,12 @@ attention_tiles(__global const real *restrict Q, __global const real *restrict K
         real s[NR][NC];
         clear_scores(s);
         for (int d = 0; d < a.D; d += DC) {
-            fill_scores(tiles, queries, K, Q, &a, n, end, i0, N, d, lid);
+#if STAGED
+            if (!k.whole || !q.whole)
+                fill_scores_apart(tiles, queries, &k, &q, n, end, i0, N, d, lid);
+            else
+#endif
+                fill_scores(tiles, queries, &k, &q, n, end, i0, N, d, lid);
             barrier(CLK_LOCAL_MEM_FENCE);
             multiply_scores(s, queries + tr * DSTRIDE, tiles + tc * DSTRIDE, min(a.D - d + 3, DC) / 4);
             barrier(CLK_LOCAL_MEM_FENCE);
@@ -407,8 +477,10 @@ attention_tiles(__global const real *restrict Q, __global const real *restrict K
 #if SCORE
         if (a.mask.softcap > 0.0f)
             cap_scores(s, tiles + tr * PSTRIDE + tc, OF_BITS(a.mask.softcap_bits, a.mask.softcap));
-        fetch_masks((__local real *)(tiles + tr * PSTRIDE + tc), &masks, b, h, i0 + tr, N - 1, n + tc, end);
-        add_masks(s, tiles + tr * PSTRIDE + tc);
+        if (adds) {
+            fetch_masks((__local real *)(tiles + tr * PSTRIDE + tc), &masks, b, h, i0 + tr, N - 1, n + tc, end);
+            add_masks(s, tiles + tr * PSTRIDE + tc);
+        }
 #endif
         int excluded = drop_scores(s, n < hull.y || n + BN > hull.z, bounds + tr, n + tc, end);
         share_maxima(s, (__local real *)maxima + lid);
@@ -418,8 +490,13 @@ attention_tiles(__global const real *restrict Q, __global const real *restrict K
             excluded |= excludes[tr * TC + x];
         soften(s, m, l, o, maxima + tr * (TC / 4), tiles + tr * PSTRIDE + tc);
         for (int x = 0; x < BN; x += JC) {
-            if (width > 0)
-                fill_values(values, V, a.v_j, n, x, end, width, lid, &poison);
+#if STAGED
+            if (width > 0 && !v.whole)
+                fill_values_apart(values, &v, n, x, end, lid, &poison);
+            else
+#endif
+                if (width > 0)
+                fill_values(values, &v, n, x, end, lid, &poison);
             barrier(CLK_LOCAL_MEM_FENCE);
             if (width > 0 && (excluded & (MASKS ? poison : 1)))
                 select_values(o, (__local const real *)(tiles + tr * PSTRIDE) + x, values + tc);
@@ -433,9 +510,14 @@ attention_tiles(__global const real *restrict Q, __global const real *restrict K
     clear_row(l, R(0.0));
     join_sums(l, (__local const real *)maxima + tr * TC);
     real scale[NR];
-    finish_rows(m, l, scale, a.mask.has_sinks ? sinks[h] : -INFINITY);
-    O += a.o_0 + b * a.o_b + h * a.o_h + q_row * a.o_i + chunk * a.columns;
-    store_rows(O, a.o_i, i0 + tr, N, tc, width, scale, o);
+    finish_rows(m, l, scale, a.mask.has_sinks ? sinks[a.mask.sinks_0 + h] : -INFINITY);
+    const long place = a.o_0 + b * a.o_b + h * a.o_h + q_row * a.o_i + chunk * a.columns;
+    store_rows(O, place, a.o_type, a.o_i, i0 + tr, N, tc, width, scale, o, values + lid * NV);
     if (a.has_lse && chunk == 0 && tc == 0)
         store_lse(LSE + a.lse_0 + b * a.lse_b + h * a.lse_h + q_row * a.lse_i, a.lse_i, i0 + tr, N, m, l);
+    if (a.has_counts && lid == 0 && i0 < N) {
+        const int first = hull.x / BN, computed = first * BN < end ? (end + BN - 1) / BN - first : 0;
+        const int all = ((a.ragged ? spans[b].keys : a.M) + BN - 1) / BN;
+        cla_count_blocks(counts, computed, max(all - computed, 0));
+    }
 }

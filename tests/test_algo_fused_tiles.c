@@ -414,14 +414,15 @@ static void check_tiling(const clattn_device_info *d, const cla_tiling *t, int64
     cr_assert(t->keys % step == 0 && t->rows % step == 0 && size > 0);
 }
 
-/* By construction: CLA_TILES_MOST tiles, 4 kinds of masks with whole vectors and 2 without, so 60 programs. */
-static int count_tiles(const clattn_device_info *d, clattn_dtype dtype, bool by_four) {
+/* By construction: CLA_TILES_MOST tiles; 2 kinds of masks that are not lean, 2 that are, and 2 with storage of any
+ * type: 60 programs. */
+static int count_tiles(const clattn_device_info *d, clattn_dtype dtype, bool lean) {
     cla_tile found[100];
     cla_tiling t;
     int count = 0;
     for (int64_t D = 1; D < 130; D += 3)
         for (int64_t Dv = 0; Dv < 600; Dv++)
-            for (int rank = 0; cla_tiles_choose(d, dtype, by_four, D, Dv, rank, &t); rank++) {
+            for (int rank = 0; cla_tiles_choose(d, dtype, lean, D, Dv, rank, &t); rank++) {
                 int i = 0;
                 check_tiling(d, &t, (int64_t)clattn_dtype_size(dtype), D, Dv);
                 while (i < count && memcmp(&found[i], &t.tile, sizeof t.tile) != 0)

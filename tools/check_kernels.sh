@@ -23,16 +23,23 @@ for masks in 0 1 2 3; do
         "attention_lanes.cl LANES=16 JV=3 R1=8 RO=6 OV=4 BM=192 BN=64 DC=64 VC=64 DEEP=0 MASKS=$masks"
         "attention_lanes.cl LANES=8 JV=3 R1=4 RO=6 OV=2 BM=96 BN=64 DC=256 VC=256 DEEP=0 MASKS=$masks"
         "attention_lanes.cl LANES=4 JV=3 R1=4 RO=6 OV=2 BM=12 BN=64 DC=512 VC=512 DEEP=1 MASKS=$masks"
-        "attention_tiles.cl TR=16 TC=16 NR=4 NC=4 NV=1 DC=32 JC=16 SLICED=0 ALIGNED4=0 MASKS=$masks"
-        "attention_tiles.cl TR=8 TC=8 NR=2 NC=4 NV=2 DC=16 JC=8 SLICED=1 ALIGNED4=1 MASKS=$masks"
-        "attention_tiles.cl TR=8 TC=8 NR=2 NC=4 NV=2 DC=16 JC=8 SLICED=1 ALIGNED4=2 MASKS=$masks"
+        "attention_tiles.cl TR=16 TC=16 NR=4 NC=4 NV=1 DC=32 JC=16 SLICED=0 STAGED=1 ALIGNED4=0 MASKS=$masks"
+        "attention_tiles.cl TR=8 TC=8 NR=2 NC=4 NV=2 DC=16 JC=8 SLICED=1 STAGED=0 ALIGNED4=1 MASKS=$masks"
+        "attention_tiles.cl TR=8 TC=8 NR=2 NC=4 NV=2 DC=16 JC=8 SLICED=1 STAGED=0 ALIGNED4=2 MASKS=$masks"
         "softmax.cl WG=64 KEYS=256 MASKS=$masks"
     )
 done
 
+helper_of() { # FILE: the .clh before it, as the host's key names it
+    case $1 in
+    attention_tiles.cl) echo tiles.clh ;;
+    attention_lanes.cl | attention_split.cl) echo lanes.clh ;;
+    esac
+}
+
 program_text() {
     local file
-    for file in "${preludes[@]}" "$1"; do
+    for file in "${preludes[@]}" $(helper_of "$1") "$1"; do
         printf '#line 1 "%s"\n' "$file"
         cat "$file"
     done
