@@ -134,8 +134,8 @@ static clattn_status create(clattn_plan *plan) {
                    t->columns);
     if (v == &state->any)
         cla_str_append(&plan->text,
-                       "loads: of any storage; that of the sums' type is faster, and strides, offsets, D and Dv in "
-                       "multiples of 4 are\n");
+                       "loads: of any storage; %s with strides, offsets, D and Dv in multiples of 4 is faster\n",
+                       clattn_dtype_name(plan->problem.dtype));
 done:
     return status;
 }
