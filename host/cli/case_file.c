@@ -96,6 +96,7 @@ static cJSON *attributes(const cla_case *c) {
     add_list(attrs, "cu_queries", a->cu_queries, ends);
     add_list(attrs, "cu_keys", a->cu_keys, ends);
     cJSON_AddNumberToObject(attrs, "softcap", a->softcap);
+    cJSON_AddBoolToObject(attrs, "short_masks", a->short_masks);
     cJSON_AddBoolToObject(attrs, "batch_invariant", a->batch_invariant);
     add_type(attrs, "k_type", a->k.dtype);
     add_type(attrs, "v_type", a->v.dtype);

@@ -13,7 +13,7 @@
  *     "algorithm": "fused_lanes"        that ran; check uses its own --algorithm
  *     "scale":     0.125 | null         null: 1 / sqrt(D)
  *     "softcap":   30 | 0               0: none
- *     "batch_invariant": true | false
+ *     "batch_invariant", "short_masks": true | false
  *     "k_type", "v_type": "q8_0" | null   what K and V are converted to before the call
  *     "causal":    true | false
  *     "align":     "unset" | "top-left" | "bottom-right" | "offset"

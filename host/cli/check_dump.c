@@ -136,13 +136,15 @@ static bool set_sequences(cla_check_case *c, cla_check_job *job) {
 static bool set_options(cla_check_case *c, cla_check_job *job) {
     clattn_attention_args *a = &job->args;
     const int64_t *window = NULL;
-    int64_t causal, invariant;
+    int64_t causal, invariant, short_masks;
     if (!pack_keys(c, job, "k_type", &a->k) || !pack_keys(c, job, "v_type", &a->v) || !set_sequences(c, job) ||
         !cla_check_attr_real(c, "softcap", 0, &a->softcap) ||
-        !cla_check_attr_int(c, "batch_invariant", 0, &invariant) || !cla_check_attr_real(c, "scale", NAN, &a->scale) ||
+        !cla_check_attr_int(c, "batch_invariant", 0, &invariant) ||
+        !cla_check_attr_int(c, "short_masks", 0, &short_masks) || !cla_check_attr_real(c, "scale", NAN, &a->scale) ||
         !cla_check_attr_int(c, "causal", 0, &causal) || !set_align(c, job) || !numbers(c, job, "window", 2, &window))
         return false;
     a->batch_invariant = invariant != 0;
+    a->short_masks = short_masks != 0;
     a->has_scale = !isnan(a->scale);
     a->causal = causal != 0;
     a->has_window = window != NULL;
@@ -187,10 +189,10 @@ static bool want_outputs(cla_check_case *c, cla_check_job *job) {
 }
 
 bool cla_check_build_clattn_run(cla_check_case *c) {
-    static const char *const attrs[] = {"version", "device",          "device_name",   "driver",         "algorithm",
-                                        "scale",   "softcap",         "causal",        "align",          "offsets",
-                                        "window",  "lengths",         "query_lengths", "prefix_lengths", "cu_queries",
-                                        "cu_keys", "batch_invariant", "k_type",        "v_type",         NULL};
+    static const char *const attrs[] = {
+        "version",    "device",  "device_name",     "driver",      "algorithm", "scale",         "softcap",
+        "causal",     "align",   "offsets",         "window",      "lengths",   "query_lengths", "prefix_lengths",
+        "cu_queries", "cu_keys", "batch_invariant", "short_masks", "k_type",    "v_type",        NULL};
     static const char *const inputs[] = {"Q",           "K",     "V",      "keep",           "drop",
                                          "bias",        "sinks", "slopes", "query_segments", "key_segments",
                                          "block_table", NULL};

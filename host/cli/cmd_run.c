@@ -66,7 +66,9 @@ static int declare_outputs(run *r) {
 static int load_labels(run *r) {
     if (!r->options.labels)
         return CLA_EXIT_OK;
-    return cla_labels_load(r->options.labels, r->data.q.view.shape[2], r->data.k.view.shape[2], &r->queries, &r->keys);
+    const clattn_attention_args *a = &r->data.args;
+    const int64_t keys = a->block_table ? a->table_pages * a->k.shape[2] : a->k.shape[2];
+    return cla_labels_load(r->options.labels, a->q.shape[2], keys, &r->queries, &r->keys);
 }
 
 static void print_warning(void *user, const clattn_warning *warning) {

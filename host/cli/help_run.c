@@ -27,6 +27,7 @@ const char *const cla_help_run =
     "                          (as in PyTorch's scaled_dot_product_attention and ONNX)\n"
     "      --drop M            the other polarity: NONZERO = MAY NOT BE SEEN (as in nn.MultiheadAttention)\n"
     "      --bias B            numbers added to the scores; -inf hides a key, any finite number does not\n"
+    "      --short-masks       masks may have fewer columns than keys: the missing ones are not seen (as in ONNX)\n"
     "      --causal[=A]        a query sees no later key. A: top-left (query i stands at key i) or bottom-right\n"
     "                          (the last query stands at the last key); needed when N and M differ\n"
     "      --align A           top-left, bottom-right, or the key at which query 0 stands (with commas: one a\n"

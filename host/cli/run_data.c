@@ -273,6 +273,7 @@ int cla_run_data_load(const cla_run_options *o, cla_run_data *data) {
                                          .drop = data->drop.view,
                                          .bias = data->bias.view,
                                          .key_lengths = data->key_lengths,
+                                         .short_masks = o->short_masks,
                                          .has_scale = o->has_scale,
                                          .scale = o->scale,
                                          .causal = o->causal,

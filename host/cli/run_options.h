@@ -24,7 +24,7 @@ typedef struct cla_run_options {
     int64_t window_left, window_right;
     double scale, softcap;
     bool alibi; /* the usual slopes */
-    bool has_kv_type, has_o_type, batch_invariant;
+    bool has_kv_type, has_o_type, batch_invariant, short_masks;
     clattn_dtype k_type, v_type, o_type;
     int64_t max_workspace;
     cla_heads heads;

@@ -75,6 +75,11 @@ same "segments: keys of the same number" "$(values ../out/o.npy | sed 's/0.33333
 bad "segments of one side" 2 'add --key-segments' $causal --query-segments qs.npy
 bad "segments of another size" 2 'it takes \[1, 4\]' $causal --query-segments qs.npy --key-segments qs.npy
 
+npy short.npy b1 '(1, 3)' 0 1 1
+good "a mask shorter than the keys" $causal --keep short.npy --short-masks --verify
+same "a mask shorter than the keys: the missing are not seen" "$(values ../out/o.npy)" "0 0.5 0.5 0 0 0.5 0.5 0"
+bad "a mask shorter than the keys, not said" 2 'keep.*3 is neither 1 nor 4' $causal --keep short.npy
+
 # ---- sequences, pages ----
 npy qr.npy f4 '(1, 3, 1)' 0 0 0
 npy vr.npy f4 '(1, 4, 1)' 2 4 8 16
@@ -123,6 +128,10 @@ replays "sequences" $run qr.npy kr.npy vr.npy --cu-queries 0,1,3 --cu-keys 0,2,4
 replays "pages" $run q4d.npy kp.npy vp.npy --block-table table.npy --key-lengths 3
 replays "blocks" $run q32.npy k32.npy v32.npy --kv-type q8_0,q4_0
 replays "f64 and f32" $run q64.npy k.npy eye64.npy --bias bias.npy
+replays "a short mask" $run $three --keep short.npy --short-masks
+replays "f16" $run q16.npy k16.npy eye16.npy
+replays "f16 to f32" $run q16.npy k.npy eye16.npy --o-type f32
+replays "weights" $run qr2.npy kr2.npy eye.npy --weights ../out/w.npy
 
 # ---- warnings: on stderr, and the result is there all the same ----
 warned() { # NAME PATTERN ARGUMENT...
