@@ -6,7 +6,8 @@
  *   weights_columns  a group owns TK keys of a head and a chunk of queries, whose tiles it adds in order
  *   weights_add      a work-item adds the chunks of one column, in order
  * Key: REAL; LANES; STAGED 1; WG; TQ TK; DS: dims of a slice of Q and K; RQ RV: rows x vectors of a block of scores.
- * Local memory: TQ DS + DS TK + TQ TK numbers, TQ TK more in weights_rows, 3 TQ LANES more in weights_sums.
+ * Local memory: TQ DS + DS TK + TQ TK numbers and 3 TQ ints; TQ TK numbers more in weights_rows, 3 TQ LANES in
+ * weights_sums, TK in weights_columns.
  * Every work-item reaches every barrier: what decides about them is the same in all of a group. A row's bits depend on
  * its own keys alone: tiles of keys start at multiples of TK, and lanes are joined in order. */
 #define BLOCK_KEYS (LANES * RV)

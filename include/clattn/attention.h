@@ -15,11 +15,11 @@
 extern "C" {
 #endif
 
-/* Where query i stands among the keys: position p = i + offset, for causal and window alike. */
+/* Where query i stands among the keys: position p = i + offset, for causal, window and ALiBi alike. */
 typedef enum clattn_align {
-    CLATTN_ALIGN_UNSET = 0,    /* offset 0; an error with causal or window when N != M: then it must be said */
+    CLATTN_ALIGN_UNSET = 0,    /* offset 0; an error with causal, a window or ALiBi when N != M, or with pages */
     CLATTN_ALIGN_TOP_LEFT,     /* offset 0 */
-    CLATTN_ALIGN_BOTTOM_RIGHT, /* offset = key length of the batch - N */
+    CLATTN_ALIGN_BOTTOM_RIGHT, /* offset = key length - query length of the batch */
     CLATTN_ALIGN_OFFSET        /* offset = offsets[b] */
 } clattn_align;
 
@@ -92,7 +92,7 @@ typedef struct clattn_attention_args {
     const int32_t *block_table; /* host array [B, table_pages], NULL: k and v are in one piece */
     int64_t table_pages;
 
-    const char *algorithm; /* NULL: the first that applies, see clattn_algorithm_name */
+    const char *algorithm; /* a clattn_algorithm_name; NULL: the first that applies and was written for such a call */
     size_t max_workspace;  /* bytes of scratch the plan may use; 0: what the device allows */
     bool caller_workspace; /* the plan takes no scratch of its own: clattn_plan_set_workspace must follow */
     /* The results of a sequence do not depend, bit for bit, on what it is computed with: other sequences and their
@@ -156,7 +156,7 @@ static inline double clattn_lse_from_base2(double lse) { return lse * 0.69314718
 
 typedef struct clattn_plan clattn_plan;
 
-/* Decides and allocates everything that clattn_plan_execute needs. Host arrays key_lengths and offsets are copied.
+/* Decides and allocates everything that clattn_plan_execute needs. Host arrays of options are copied.
  * Tensors need buffers on an OpenCL context; on `cpu` host arrays will do. A plan belongs to one thread at a time.
  * Errors   those of clattn_attention, and CLATTN_E_LIMIT (max_workspace). *plan is NULL then. */
 CLATTN_API clattn_status clattn_plan_create(clattn_context *context, const clattn_attention_args *args,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices, contexts (one device, one in-order queue, one program cache) and buffers (bytes without a shape). */
+/* Devices, contexts (one device, one queue, one program cache) and buffers (bytes without a shape). */
 #ifndef CLATTN_CONTEXT_H
 #define CLATTN_CONTEXT_H
 
