@@ -45,7 +45,9 @@ void softmax_rows(__global real *scratch, __global real *weights, __global real 
     const long head = row / a.N; /* remainders by hand: Oclgrind does not know what LLVM makes of / and % together */
     const int i = (int)(row - head * a.N), b = (int)(head / a.H), h = (int)(head - (long)b * a.H);
     __global real *s = scratch + a.s_0 + b * a.s_b + h * a.s_h + i * a.s_i;
+#if MASKS
     const cla_masks masks = {&a.mask, spans, keep, drop, bias, slopes, q_segments, k_segments};
+#endif
     const real sink = a.mask.has_sinks ? sinks[a.mask.sinks_0 + a.h0 + h] : -INFINITY;
     int2 seen = (int2)(0, a.M);
 #if INTERVAL
