@@ -63,6 +63,7 @@ typedef struct oracle_config {
     int64_t window_left, window_right;
     bool lengths; /* K and V hold filler beyond them */
     oracle_mask keep, drop, bias;
+    bool short_masks; /* they have two thirds of the columns, or one */
     double softcap;
     bool alibi, sinks;
     bool query_lengths, prefix, segments; /* prefix with causal only */

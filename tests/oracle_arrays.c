@@ -261,6 +261,7 @@ static void make_args(const oracle_case *c, clattn_attention_args *args) {
     args->cu_keys = c->cu_keys;
     args->block_table = c->block_table;
     args->table_pages = c->table_pages;
+    args->short_masks = f->short_masks;
     args->batch_invariant = f->batch_invariant;
     args->caller_workspace = f->buffers && f->caller_workspace;
 }

@@ -8,6 +8,13 @@ static int64_t mask_at(const oracle_config *f, oracle_mask mask, int64_t b, int6
     return ((b % shape[0] * shape[1] + h % shape[1]) * shape[2] + i % shape[2]) * shape[3] + j % shape[3];
 }
 
+/* Whether the key is behind the last column of a short mask. */
+static bool is_behind(const oracle_config *f, oracle_mask mask, int64_t j) {
+    int64_t shape[4];
+    oracle_mask_shape(f, mask, shape);
+    return f->short_masks && mask.rank && j >= shape[3];
+}
+
 double oracle_bias(const oracle_case *c, int64_t b, int64_t h, int64_t i, int64_t j) {
     return c->config.bias.rank ? c->bias[mask_at(&c->config, c->config.bias, b, h, i, j)] : 0;
 }
@@ -44,6 +51,8 @@ bool oracle_sees(const oracle_case *c, int64_t b, int64_t h, int64_t i, int64_t 
     if (f->has_window && f->window_right != CLATTN_UNLIMITED && j - p > f->window_right)
         seen = false;
     if (c->query_segments && c->query_segments[b * f->N + i] != c->key_segments[b * f->M + j])
+        seen = false;
+    if (is_behind(f, f->keep, j) || is_behind(f, f->drop, j) || is_behind(f, f->bias, j))
         seen = false;
     if (f->keep.rank && c->keep[mask_at(f, f->keep, b, h, i, j)] == 0)
         seen = false;

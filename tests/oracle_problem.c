@@ -35,7 +35,7 @@ void oracle_mask_shape(const oracle_config *config, oracle_mask mask, int64_t sh
     shape[0] = mask.axes & ORACLE_BATCH ? config->B : 1;
     shape[1] = mask.axes & ORACLE_HEAD ? config->H : 1;
     shape[2] = mask.axes & ORACLE_QUERY ? config->N : 1;
-    shape[3] = mask.axes & ORACLE_KEY ? config->M : 1;
+    shape[3] = !(mask.axes & ORACLE_KEY) ? 1 : config->short_masks ? config->M - config->M / 3 : config->M;
 }
 
 /* ---- values ---- */

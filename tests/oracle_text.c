@@ -32,6 +32,7 @@ static void append_options(cla_str *s, const oracle_config *f) {
                  {f->prefix, "prefix"},
                  {f->segments, "segments"},
                  {f->sequences, "sequences"},
+                 {f->short_masks, "short-masks"},
                  {f->batch_invariant, "batch-invariant"}};
     if (f->softcap != 0)
         cla_str_append(s, " softcap=%.17g", f->softcap);

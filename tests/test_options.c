@@ -5,9 +5,6 @@
 #include "testing.h"
 #include <stdio.h>
 
-/* Only the weights and sequences are refused, each where the table of refusals below says so. */
-static bool may_refuse(const oracle_config *config) { return config->weights || config->sequences; }
-
 static void agree(const oracle_config *config) {
     oracle_runner runners[ORACLE_RUNNERS];
     const size_t n = oracle_open(runners);
@@ -16,13 +13,8 @@ static void agree(const oracle_config *config) {
     int ran = 0;
     cr_assert(oracle_exact(c, text), "%s", text);
     for (size_t i = 0; i < n; i++) {
-        const char *reason = "";
         if (c->config.dtype == CLATTN_F64 && !runners[i].has_f64)
             continue;
-        if (!oracle_applies(c, &runners[i], &reason)) {
-            cr_expect(may_refuse(config), "%s refuses %s: %s", runners[i].algorithm, oracle_text(config, text), reason);
-            continue;
-        }
         cr_expect(oracle_run(c, runners[i].context, runners[i].algorithm, text) &&
                       oracle_compare(c, runners[i].algorithm, text),
                   "%s", text);
@@ -86,6 +78,13 @@ Test(options, sequences_one_after_another) {
           {SIZES, .sequences = true, .lengths = true, .layout = ORACLE_BSHD},
           {SIZES, .sequences = true, .segments = true, .layout = ORACLE_PACKED, .alibi = true, CAUSAL},
           {SIZES, .sequences = true, .layout = ORACLE_TRANSPOSED}, {SIZES, .sequences = true, .layout = ORACLE_SHARED});
+}
+
+Test(options, masks_shorter_than_the_keys) {
+    AGREE({SIZES, .short_masks = true, .keep = {4, 15}},
+          {SIZES, .short_masks = true, .drop = {2, 3}, .bias = {4, 9}, .page_size = 16, .layout = ORACLE_TRANSPOSED},
+          {SIZES, .short_masks = true, .bias = {2, 1}, CAUSAL, .sinks = true},
+          {SIZES, .short_masks = true, .drop = {3, 6}});
 }
 
 Test(options, pages) {
