@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
+enum { ENOUGH_ROWS = 128 }; /* the worst of fewer is a matter of luck: more orders make up for them */
+
 double oracle_floor(clattn_dtype dtype, double largest) {
     const int bits = dtype == CLATTN_F16 ? 10 : dtype == CLATTN_BF16 ? 7 : 0;
     if (bits > 0)
@@ -48,6 +50,14 @@ static void add_order(oracle_case *c, oracle_order order) {
     oracle_outputs_free(&plain);
 }
 
+/* Rows that see something. */
+static int64_t seeing_rows(const oracle_case *c) {
+    int64_t seeing = 0;
+    for (int64_t row = 0; row < c->config.B * c->config.H * c->config.N; row++)
+        seeing += isfinite(c->exact.o[row * c->config.Dv]) && c->exact.o[row * c->config.Dv] != 0;
+    return seeing;
+}
+
 bool oracle_exact(oracle_case *c, char text[ORACLE_TEXT]) {
     const oracle_config *f = &c->config;
     char problem[ORACLE_TEXT];
@@ -61,7 +71,8 @@ bool oracle_exact(oracle_case *c, char text[ORACLE_TEXT]) {
     c->allowed.o = o;
     c->allowed.lse = lse;
     c->allowed.weights = weights;
-    for (int order = 0; order < ORACLE_ORDERS; order++)
+    const int orders = seeing_rows(c) >= ENOUGH_ROWS ? ORACLE_IN_LANES + 1 : ORACLE_ORDERS;
+    for (int order = 0; order < orders; order++)
         add_order(c, (oracle_order)order);
     if (c->allowed.o <= 1000 * o && c->allowed.lse <= 1000 * lse && c->allowed.weights <= 1000 * weights)
         return true;

@@ -11,7 +11,8 @@ void oracle_outputs_free(oracle_outputs *outputs);
 /* [B|1, H|1, N|1, M|1] */
 void oracle_mask_shape(const oracle_config *config, oracle_mask mask, int64_t shape[4]);
 
-typedef enum oracle_order { ORACLE_FORWARD, ORACLE_BACKWARD, ORACLE_IN_LANES, ORACLE_ORDERS } oracle_order;
+/* Those after the third turn the numbers round before they are summed up. */
+typedef enum oracle_order { ORACLE_FORWARD, ORACLE_BACKWARD, ORACLE_IN_LANES, ORACLE_ORDERS = 12 } oracle_order;
 /* Naive loops, everything in that type, sums in this order; outputs of the case's shapes. */
 void oracle_plain_float(const oracle_case *c, oracle_order order, const oracle_outputs *outputs);
 void oracle_plain_double(const oracle_case *c, oracle_order order, const oracle_outputs *outputs);

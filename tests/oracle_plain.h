@@ -15,7 +15,7 @@ typedef struct {
 } sums;
 
 static void add(sums *s, oracle_order order, int64_t at, REAL x) {
-    s->lane[order == ORACLE_IN_LANES ? at % LANES : 0] += x;
+    s->lane[order >= ORACLE_IN_LANES && order % 2 == 0 ? at % LANES : 0] += x;
 }
 
 static REAL total(const sums *s) {
@@ -26,7 +26,9 @@ static REAL total(const sums *s) {
 }
 
 static int64_t turn(oracle_order order, int64_t at, int64_t count) {
-    return order == ORACLE_BACKWARD ? count - 1 - at : at;
+    if (order == ORACLE_BACKWARD)
+        return count - 1 - at;
+    return order <= ORACLE_IN_LANES ? at : (at + (order - ORACLE_IN_LANES) * (count / 10 + 1)) % count;
 }
 
 /* Scores, -inf where excluded. */
