@@ -17,6 +17,7 @@ static const weights_config configs[] = {
     {"one query", 2, 8, 2, 1, 300, 64, 64, .causal = true, .key_lengths = true},
     {"f16", 1, 2, 2, 19, 35, 40, 40, CLATTN_F16, CLATTN_F16, CLATTN_F16, .causal = true},
     {"bf16 keys", 2, 2, 1, 50, 65, 48, 32, CLATTN_F32, CLATTN_BF16, CLATTN_F16, .alibi = true, .softcap = 20},
+    {"q8_0 keys", 1, 4, 2, 37, 50, 96, 32, CLATTN_F16, CLATTN_Q8_0, CLATTN_Q4_0, .causal = true},
     {"many queries", 1, 2, 1, 800, 20, 8, 3, .causal = true, .sinks = true},
     {"f64", 1, 2, 1, 50, 70, 17, 9, CLATTN_F64, CLATTN_F64, CLATTN_F64, .keep = true, .sinks = true, .softcap = 3},
 };
@@ -273,7 +274,7 @@ static void check_bits(const judged *t, const oracle_runner *r) {
 }
 
 Test(weights, a_chosen_row_has_the_bits_that_it_has_among_all) {
-    static const int used[] = {1, 4, 5, 11};
+    static const int used[] = {1, 4, 5, 10, 12};
     for (size_t x = 0; x < sizeof used / sizeof *used; x++) {
         judged t = make(&configs[used[x]]);
         cr_expect_geq(each(&t, check_bits), 2);
@@ -289,12 +290,11 @@ Test(weights, tiles_of_other_devices_are_right) {
         clattn_device_class device_class;
         uint32_t vector_floats;
     } devices[] = {{CLATTN_DEVICE_GPU, 4}, {CLATTN_DEVICE_CPU, 4}, {CLATTN_DEVICE_CPU, 8}, {CLATTN_DEVICE_CPU, 16}};
-    static const int used[] = {4, 6, 9, 10, 11};
+    static const int used[] = {4, 6, 9, 10, 11, 12};
     oracle_runner r = {.algorithm = "materialised", .is_opencl = true}; /* asks nothing else of the device */
     for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
         clattn_device_info info;
-        if (clattn_context_create("opencl", NULL, &r.context) != CLATTN_OK)
-            return; /* no OpenCL here */
+        SUCCEEDS(clattn_context_create("opencl", NULL, &r.context));
         SUCCEEDS(clattn_context_info(r.context, &info));
         r.context->info.device_class = devices[d].device_class;
         r.context->info.vector_floats = devices[d].vector_floats;
