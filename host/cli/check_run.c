@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the jobs of a case and compares element by element. Says what is wrong on stdout, one line an output. */
 #include "check_run.h"
+
+#include "job.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -79,6 +81,7 @@ typedef struct attempt {
     const cla_check_case *c;
     const cla_check_target *target;
     const char *algorithm;
+    cla_job_report chosen; /* by the library, where algorithm points to it */
     cla_progress *progress;
     bool failed;
     char skip[CLA_CHECK_TEXT];
@@ -110,17 +113,17 @@ static void check_output(attempt *a, const cla_check_output *out) {
     }
 }
 
-/* The algorithm's index that would run args on the target, or false with the reason or, in *broken, an error. */
-static bool choose(const cla_check_target *target, const clattn_attention_args *args, size_t *index, char *reason,
-                   size_t size, bool *broken) {
+/* Whether the target's algorithm can run args, or any of them; else the reason or, in *broken, an error. */
+static bool can_run(const cla_check_target *target, const clattn_attention_args *args, char *reason, size_t size,
+                    bool *broken) {
     const bool automatic = target->algorithm == CLA_CHECK_AUTO;
     const size_t first = automatic ? 0 : target->algorithm;
     const size_t end = automatic ? clattn_algorithm_count() : first + 1;
     reason[0] = '\0';
-    for (*index = first; *index < end; ++*index) {
+    for (size_t i = first; i < end; i++) {
         bool applies = false;
         const char *why = "";
-        if (clattn_algorithm_applies(target->context, args, *index, &applies, &why) != CLATTN_OK) {
+        if (clattn_algorithm_applies(target->context, args, i, &applies, &why) != CLATTN_OK) {
             snprintf(reason, size, "%s", clattn_last_error());
             *broken = true;
             return false;
@@ -128,7 +131,7 @@ static bool choose(const cla_check_target *target, const clattn_attention_args *
         if (applies)
             return true;
         if (!reason[0])
-            snprintf(reason, size, "%s: %s", clattn_algorithm_name(*index), why ? why : "does not apply");
+            snprintf(reason, size, "%s: %s", clattn_algorithm_name(i), why ? why : "does not apply");
     }
     return false;
 }
@@ -166,27 +169,41 @@ static void run_rotary(attempt *a, const cla_check_job *job) {
         check_output(a, &job->outputs[i]);
 }
 
+/* One call, by the library's own choice where the target names no algorithm. */
+static clattn_status call(attempt *a, clattn_attention_args *args) {
+    clattn_context *context = a->target->context;
+    if (a->target->algorithm != CLA_CHECK_AUTO) {
+        args->algorithm = a->algorithm = clattn_algorithm_name(a->target->algorithm);
+        return clattn_attention(context, args);
+    }
+    args->algorithm = NULL;
+    a->algorithm = a->target->label;
+    a->chosen = (cla_job_report){0};
+    const clattn_status status = cla_job_run(context, args, false, &a->chosen);
+    if (a->chosen.algorithm[0])
+        a->algorithm = a->chosen.algorithm;
+    return status;
+}
+
 /* Runs a job; without weights where the algorithm does not give them. */
 static void run_attention(attempt *a, const cla_check_job *job) {
     clattn_attention_args args = job->args;
     char reason[CLA_CHECK_TEXT], ignored[CLA_CHECK_TEXT];
-    size_t index;
-    bool broken = false, chosen = choose(a->target, &args, &index, reason, sizeof reason, &broken);
-    if (!chosen && !broken && args.weights.rank > 0) {
+    bool broken = false, can = can_run(a->target, &args, reason, sizeof reason, &broken);
+    if (!can && !broken && args.weights.rank > 0) {
         args.weights = (clattn_tensor){0};
-        chosen = choose(a->target, &args, &index, ignored, sizeof ignored, &broken);
+        can = can_run(a->target, &args, ignored, sizeof ignored, &broken);
     }
     if (broken)
         fail(a, reason);
-    else if (!chosen || (args.weights.rank == 0 && job->args.weights.rank > 0))
+    else if (!can || (args.weights.rank == 0 && job->args.weights.rank > 0))
         snprintf(a->skip, sizeof a->skip, "%s", reason);
-    if (!chosen)
+    if (!can)
         return;
-    args.algorithm = a->algorithm = clattn_algorithm_name(index);
     fill_with_nan(&args.o, job->arrays, job->array_count); /* so that an element left out shows */
     fill_with_nan(&args.lse, job->arrays, job->array_count);
     fill_with_nan(&args.weights, job->arrays, job->array_count);
-    if (!run_appends(a, job) || !succeeded(a, clattn_attention(a->target->context, &args)))
+    if (!run_appends(a, job) || !succeeded(a, call(a, &args)))
         return;
     for (size_t i = 0; i < job->output_count; i++)
         if (job->outputs[i].source != CLA_CHECK_FROM_WEIGHTS || args.weights.rank > 0)

@@ -13,7 +13,7 @@
 typedef struct cla_check_target {
     clattn_context *context; /* borrowed */
     char device[40];         /* "opencl:0:0" */
-    size_t algorithm;        /* index; CLA_CHECK_AUTO: the first that applies; CLA_CHECK_NONE */
+    size_t algorithm;        /* index; CLA_CHECK_AUTO: the library chooses; CLA_CHECK_NONE */
     const char *label;       /* "fused_lanes", "auto", "-" */
 } cla_check_target;
 

@@ -58,7 +58,7 @@ const char *const cla_help_run_more =
     "\n"
     "Computing\n"
     "  -d, --device D          opencl, opencl:gpu, opencl:cpu, opencl:PLATFORM:DEVICE, cpu; see `clattn devices`\n"
-    "  -a, --algorithm A       default: the first that applies; see `clattn devices`\n"
+    "  -a, --algorithm A       default: what suits the device and the call; see `clattn devices`\n"
     "      --batch-invariant   bits of a result depend on nothing else that is computed with it\n"
     "      --max-workspace N   bytes of scratch that it may use\n"
     "      --explain           tell how it is computed, and why not otherwise\n"

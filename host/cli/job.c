@@ -26,7 +26,7 @@ size_t cla_view_extent(const clattn_tensor *view) {
 
 static size_t view_bytes(const clattn_tensor *view) { return clattn_dtype_bytes(view->dtype, cla_view_extent(view)); }
 
-/* Buffers in place of the host arrays; those of the inputs are filled. */
+/* Buffers in place of the host arrays, with what these hold: gaps of an output's view come back as they were. */
 static clattn_status to_device(clattn_context *context, job *j) {
     clattn_status status = CLATTN_OK;
     for (int i = 0; i < TENSORS && status == CLATTN_OK; i++) {
@@ -37,7 +37,7 @@ static clattn_status to_device(clattn_context *context, job *j) {
         t->host = NULL;
         status = clattn_buffer_create(context, view_bytes(t), &j->buffers[i]);
         t->buffer = j->buffers[i];
-        if (status == CLATTN_OK && i < INPUTS)
+        if (status == CLATTN_OK)
             status = clattn_buffer_upload(t->buffer, 0, j->host[i], view_bytes(t));
     }
     return status;

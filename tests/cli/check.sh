@@ -92,6 +92,9 @@ printf '\0\0\200\077\0\0\0\100' | one "$work/wrong.safetensors" "$sdpa"
 run 1 "a wrong value" "$work/wrong.safetensors" --device cpu --algorithm reference
 says "a wrong value" '^FAIL c, reference on cpu: Y\[0,0\] is 1, not 2: off by 1, allowed 0\.002 \(1 of 1 elements\)'
 last "a wrong value" "0 passed, 1 failed, 0 skipped"
+run 1 "a wrong value by the library's choice" "$work/wrong.safetensors"
+says "a wrong value by the library's choice" '^FAIL c, (fused_lanes|fused_tiles|blas) on ' # not fused_split: one key
+last "a wrong value by the library's choice" "0 passed, 1 failed, 0 skipped"
 printf '\0\0\300\177\0\0\300\177' | one "$work/nan.safetensors" "$sdpa"
 run 0 "NaN for NaN" "$work/nan.safetensors" --device cpu
 printf '\0\0\200\077\0\0\300\177' | one "$work/nan2.safetensors" "$sdpa"
