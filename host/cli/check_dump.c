@@ -119,6 +119,8 @@ static bool set_sequences(cla_check_case *c, cla_check_job *job) {
         return false;
     a->block_table = table ? table->data : NULL;
     a->table_pages = table ? table->shape[1] : 0;
+    if (table && a->k.shape[2] > 0 && a->table_pages > INT64_MAX / a->k.shape[2])
+        return cla_check_error(c, "%" PRId64 " pages of %" PRId64 " keys are too many", a->table_pages, a->k.shape[2]);
     const int64_t whole = table ? a->table_pages * a->k.shape[2] : a->k.shape[2];
     if (!load_table(c, job, "slopes", CLATTN_F32, 0, a->q.shape[1], &slopes) ||
         !load_table(c, job, "query_segments", CLATTN_I32, batch, longest(a->cu_queries, a->sequences, a->q.shape[2]),

@@ -84,6 +84,8 @@ static bool append(onnx_case *x, const clattn_array *past, clattn_tensor *t, cla
     cla_check_job *job = x->job;
     clattn_cache_append_args *old = &job->appends[0], *new = &job->appends[past ? 1 : 0];
     const bool is_key = t == &job->args.k;
+    if (t->shape[2] > INT64_MAX - x->past)
+        return cla_check_error(x->c, "%" PRId64 " keys after %" PRId64 " are too many", t->shape[2], x->past);
     const int64_t shape[] = {t->shape[0], t->shape[1], x->past + t->shape[2], t->shape[3]};
     *present = cla_check_new_array(x->c, job, t->dtype, 4, shape);
     if (!*present)
@@ -132,7 +134,10 @@ static bool load_cache(onnx_case *x) {
  */
 static bool make_output(onnx_case *x, const clattn_array *q) {
     const int64_t dv = x->job->args.v.shape[3];
-    const int64_t shape3[] = {x->batch, x->queries, x->heads * dv}, shape4[] = {x->batch, x->heads, x->queries, dv};
+    if (q->rank == 3 && dv > INT64_MAX / x->heads)
+        return cla_check_error(x->c, "%" PRId64 " heads of %" PRId64 " columns are too many", x->heads, dv);
+    const int64_t shape3[] = {x->batch, x->queries, q->rank == 3 ? x->heads * dv : 0},
+                  shape4[] = {x->batch, x->heads, x->queries, dv};
     x->o = cla_check_new_array(x->c, x->job, x->precision == ONNX_DOUBLE ? CLATTN_F64 : q->dtype, q->rank,
                                q->rank == 3 ? shape3 : shape4);
     return x->o && cla_check_onnx_heads(x->c, x->o, "q_num_heads", &x->job->args.o);

@@ -71,6 +71,29 @@ static int64_t key_count(const cla_run_data *d) {
 
 /* ---- numbers for each batch and head ---- */
 
+/* From 0 on, and never falling: then differences do not overflow. */
+static int check_starts(const char *option, const char *text, const int64_t *cu, int64_t count) {
+    if (cu[0] != 0)
+        return cla_fail(CLA_EXIT_USAGE, "--%s %s: starts at %lld; the first sequence starts at 0", option, text,
+                        (long long)cu[0]);
+    for (int64_t s = 1; s < count; s++)
+        if (cu[s] < cu[s - 1])
+            return cla_fail(CLA_EXIT_USAGE, "--%s %s: falls from %lld to %lld at sequence %lld", option, text,
+                            (long long)cu[s - 1], (long long)cu[s], (long long)s - 1);
+    return CLA_EXIT_OK;
+}
+
+static int load_table(const cla_run_options *o, cla_run_data *d) {
+    const int64_t page = d->k.view.shape[2];
+    if (!o->block_table)
+        return CLA_EXIT_OK;
+    RETURN_ON_FAILURE(cla_table_load("block-table", o->block_table, batches(d), -1, &d->table, &d->args.table_pages));
+    if (page > 0 && d->args.table_pages > INT64_MAX / page)
+        return cla_fail(CLA_EXIT_USAGE, "--block-table %s: %lld pages of %lld keys are too many", o->block_table,
+                        (long long)d->args.table_pages, (long long)page);
+    return CLA_EXIT_OK;
+}
+
 static int load_sequences(const cla_run_options *o, cla_run_data *d) {
     int64_t count = 0, keys = 0;
     if (o->cu_queries) {
@@ -80,6 +103,7 @@ static int load_sequences(const cla_run_options *o, cla_run_data *d) {
                             "--cu-queries %s: at least two numbers, where the first sequence starts and "
                             "ends, as in 0,%lld",
                             o->cu_queries, (long long)d->q.view.shape[2]);
+        RETURN_ON_FAILURE(check_starts("cu-queries", o->cu_queries, d->cu_queries, count));
         d->args.sequences = count - 1;
     }
     if (o->cu_keys) {
@@ -87,10 +111,9 @@ static int load_sequences(const cla_run_options *o, cla_run_data *d) {
         if (keys != count)
             return cla_fail(CLA_EXIT_USAGE, "--cu-keys %s: %lld numbers, and --cu-queries has %lld", o->cu_keys,
                             (long long)keys, (long long)count);
+        RETURN_ON_FAILURE(check_starts("cu-keys", o->cu_keys, d->cu_keys, keys));
     }
-    if (o->block_table)
-        RETURN_ON_FAILURE(
-            cla_table_load("block-table", o->block_table, batches(d), -1, &d->table, &d->args.table_pages));
+    RETURN_ON_FAILURE(load_table(o, d));
     if (o->cu_queries && !o->cu_keys && !o->block_table)
         return cla_fail(CLA_EXIT_USAGE, "--cu-queries %s: add --cu-keys", o->cu_queries);
     return CLA_EXIT_OK;
@@ -102,7 +125,7 @@ static int load_offsets(const cla_run_options *o, cla_run_data *d) {
         return CLA_EXIT_OK;
     if (!cla_parse_i64(o->offsets, &one)) /* one number is for all batches */
         return cla_numbers_load(o->offsets_option, o->offsets, batches(d), &d->offsets);
-    d->offsets = malloc((batches(d) > 0 ? (size_t)batches(d) : 1) * sizeof *d->offsets);
+    d->offsets = calloc(batches(d) > 0 ? (size_t)batches(d) : 1, sizeof *d->offsets);
     if (!d->offsets)
         return cla_fail(CLA_EXIT_FAILED, "--%s: out of memory for %lld numbers", o->offsets_option,
                         (long long)batches(d));
@@ -129,7 +152,7 @@ static int load_numbers(const cla_run_options *o, cla_run_data *d) {
     if (o->slopes)
         RETURN_ON_FAILURE(cla_reals_load("alibi-slopes", o->slopes, heads, &d->slopes));
     if (o->alibi) {
-        d->slopes = malloc((heads > 0 ? (size_t)heads : 1) * sizeof *d->slopes);
+        d->slopes = calloc(heads > 0 ? (size_t)heads : 1, sizeof *d->slopes);
         if (!d->slopes)
             return cla_fail(CLA_EXIT_FAILED, "--alibi: out of memory for %lld slopes", (long long)heads);
         clattn_alibi_slopes(heads, d->slopes);

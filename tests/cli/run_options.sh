@@ -94,7 +94,10 @@ good "sequences, causal and aligned" $run qr.npy kr.npy vr.npy --cu-queries 0,1,
 same "sequences, causal and aligned: values" "$(values ../out/o.npy)" "3 8 12"
 bad "sequences without keys" 2 'add --cu-keys' $run qr.npy kr.npy vr.npy --cu-queries 0,1,3 -o $out
 bad "sequences of another number" 2 '2 numbers, and --cu-queries has 3' $run qr.npy kr.npy vr.npy --cu-queries 0,1,3 --cu-keys 0,4 -o $out
-bad "sequences that fall" 2 'cu_queries: falls' $run qr.npy kr.npy vr.npy --cu-queries 0,3,1 --cu-keys 0,2,4 -o $out
+bad "sequences that fall" 2 '--cu-queries 0,3,1: falls from 3 to 1' $run qr.npy kr.npy vr.npy --cu-queries 0,3,1 --cu-keys 0,2,4 -o $out
+far=-9000000000000000000,9000000000000000000,3 # their differences are no 64-bit numbers
+bad "sequences that start far away" 2 '--cu-queries .*starts at -9' $run qr.npy kr.npy vr.npy --cu-queries=$far --cu-keys 0,2,4 -o $out
+bad "keys of sequences that start far away" 2 '--cu-keys .*starts at -9' $run qr.npy kr.npy vr.npy --cu-queries 0,1,3 --cu-keys=$far -o $out
 npy q4d.npy f4 '(1, 1, 1, 1)' 0
 npy kp.npy f4 '(3, 1, 2, 1)' for 6: 0
 npy vp.npy f4 '(3, 1, 2, 1)' 1 2 nan nan 8 nan
@@ -103,6 +106,10 @@ good "pages" $run q4d.npy kp.npy vp.npy --block-table table.npy --key-lengths 3 
 same "pages: 1, 2 and 8" "$(values ../out/o.npy)" "3.666667"
 bad "pages without lengths" 2 'add --key-lengths' $run q4d.npy kp.npy vp.npy --block-table table.npy -o $out
 npy wild.npy i8 '(1, 2)' 0 9
+npy empty4.npy f4 '(0, 1, 1, 1)'
+npy no.npy i8 '(0,)'
+npy many.npy i8 '(0, 6000000000000000000)'
+bad "more keys than can be counted" 2 '6000000000000000000 pages of 2 keys are too many' $run empty4.npy kp.npy vp.npy --block-table many.npy --key-lengths no.npy -o $out
 bad "a page that is not there" 2 'block_table.*is 9, outside 0 to 2' $run q4d.npy kp.npy vp.npy --block-table wild.npy --key-lengths 3 -o $out
 
 # ---- computing ----
