@@ -138,7 +138,7 @@ static int load_numbers(const cla_run_options *o, cla_run_data *d) {
     const int64_t batch = batches(d), heads = d->q.view.shape[1];
     int64_t columns;
     if (o->lengths)
-        RETURN_ON_FAILURE(cla_numbers_load("lengths", o->lengths, batch, &d->key_lengths));
+        RETURN_ON_FAILURE(cla_numbers_load(o->lengths_option, o->lengths, batch, &d->key_lengths));
     if (o->query_lengths)
         RETURN_ON_FAILURE(cla_numbers_load("query-lengths", o->query_lengths, batch, &d->query_lengths));
     if (o->prefix_lengths)

@@ -302,6 +302,7 @@ int cla_run_options_parse(int argc, char **argv, cla_run_options *options) {
                                  .bias = cla_args_value(&args, "bias"),
                                  .sinks = cla_args_value(&args, "sinks"),
                                  .lengths = cla_args_value(&args, lengths),
+                                 .lengths_option = lengths,
                                  .query_lengths = cla_args_value(&args, "query-lengths"),
                                  .prefix_lengths = cla_args_value(&args, "prefix-lengths"),
                                  .cu_queries = cla_args_value(&args, "cu-queries"),

@@ -12,6 +12,7 @@ typedef struct cla_run_options {
     const char *device, *algorithm;
     const char *keep, *drop, *bias, *sinks;
     const char *lengths, *query_lengths, *prefix_lengths; /* files or lists, like the next two */
+    const char *lengths_option;                           /* "key-lengths" or "lengths" */
     const char *cu_queries, *cu_keys, *slopes;
     const char *query_segments, *key_segments, *block_table; /* files */
     const char *lse, *weights, *column_sums, *entropy, *heatmap, *labels, *dump;

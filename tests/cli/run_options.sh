@@ -58,6 +58,8 @@ bad "sinks, too many" 2 'sinks.*should be \[1\]' $run q.npy k.npy eye.npy --sink
 # ---- who sees whom ----
 good "key lengths" $causal --key-lengths 1
 same "key lengths: values" "$(values ../out/o.npy)" "1 0 0 0 1 0 0 0"
+bad "key lengths of more batches" 2 '--key-lengths 1,2: 2 numbers for 1 batch' $causal --key-lengths 1,2
+bad "lengths of more batches" 2 '--lengths 1,2: 2 numbers for 1 batch' $causal --lengths 1,2
 bad "lengths twice" 2 '--lengths and --key-lengths are the same' $causal --key-lengths 1 --lengths 1
 good "query lengths" $causal --query-lengths 1 --key-lengths 2
 same "query lengths: the others see nothing" "$(values ../out/o.npy)" "0.5 0.5 0 0 0 0 0 0"
