@@ -33,9 +33,7 @@ typedef struct {
 } state;
 
 static bool applies(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
-    if (!cla_needs_opencl(p, device, reason, reason_bytes))
-        return false;
-    return true;
+    return cla_needs_opencl(p, device, reason, reason_bytes);
 }
 
 static bool suits(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
@@ -121,7 +119,7 @@ static clattn_status create(clattn_plan *plan) {
     CLA_TRY(cla_kernel_create(plan->context, &key, 1, &s->kernel));
     cla_str_append(&plan->text,
                    "tiles: %d queries x %d keys, %d lanes; %lld tiles of a head, %lld chunk(s) of values\n", s->rows,
-                   KEYS, x->lanes, (long long)s->tiles, (long long)s->chunks);
+                   s->keys, x->lanes, (long long)s->tiles, (long long)s->chunks);
 done:
     return status;
 }

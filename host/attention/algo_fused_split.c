@@ -25,9 +25,7 @@ typedef struct {
 } state;
 
 static bool applies(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
-    if (!cla_needs_opencl(p, device, reason, reason_bytes))
-        return false;
-    return true;
+    return cla_needs_opencl(p, device, reason, reason_bytes);
 }
 
 static bool suits(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
