@@ -388,9 +388,10 @@ void attention_split(__global const void *Q, __global const void *K, __global co
     real o[CAP] __attribute__((aligned(64))), top[MOST], sum[MOST];
     vec l[MOST];
     for (int r = 0; r < w.rows; r++) {
-        const int row = tile * a.rows + r, h = row / N;
+        const long row = (long)tile * a.rows + r;
+        const int h = (int)(row / N);
         w.h[r] = h;
-        w.i[r] = row - h * N;
+        w.i[r] = (int)(row - (long)h * N);
         top[r] = -INFINITY;
         l[r] = (vec)(R(0.0));
     }
@@ -443,19 +444,19 @@ void merge_splits(__global const real *parts, __global void *O, __global real *L
     __global const real *ends = part_of((__global real *)parts, &a, (int)b, h, i, 1) - 2;
     real o[CAP] __attribute__((aligned(64))), top = -INFINITY, sum = R(0.0);
     for (int s = 0; s < a.splits; s++) {
-        const real m = ends[s * a.part];
+        const real m = ends[(long)s * a.part];
         top = m > top ? m : top;
     }
     for (int e = 0; e < stride; e += LANES)
         STORE((vec)(R(0.0)), 0, o + e);
     for (int s = 0; s < a.splits; s++) {
-        const real m = ends[s * a.part], l = ends[s * a.part + 1];
+        const real m = ends[(long)s * a.part], l = ends[(long)s * a.part + 1];
         if (l == R(0.0))
             continue;
         const real c = m == top ? R(1.0) : exp(m - top);
         sum = fma(c, l, sum);
         for (int e = 0; e < stride; e += LANES)
-            STORE(fma(LOAD(0, first + s * a.part + e), (vec)(c), LOAD(0, o + e)), 0, o + e);
+            STORE(fma(LOAD(0, first + (long)s * a.part + e), (vec)(c), LOAD(0, o + e)), 0, o + e);
     }
     store_row(o, top, sum, &out);
 }

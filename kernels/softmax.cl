@@ -142,7 +142,7 @@ void softmax_outputs(__global const real *scratch, __global const int *flags, __
         return;
     const long head = row / a.N;
     const int i = (int)(row - head * a.N), b = (int)(head / a.H), h = (int)(head - (long)b * a.H), hk = h / a.group;
-    __global const int *flag = flags + a.flag_0 + (long)(b * a.Hk + hk) * a.blocks;
+    __global const int *flag = flags + a.flag_0 + ((long)b * a.Hk + hk) * a.blocks;
     __global const real *w = scratch + a.s_0 + row * a.M;
     __global const real *x = v + a.v_0 + b * a.v_b + hk * a.v_h + d;
     __global real *out = o + a.o_0 + b * a.o_b + h * a.o_h + i * a.o_i + d;

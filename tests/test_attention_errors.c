@@ -228,12 +228,12 @@ Test(attention_errors, windows_lengths_and_scales_out_of_range) {
 }
 
 Test(attention_errors, caps_slopes_and_sinks_out_of_range) {
-    static const double caps[] = {-1, INFINITY, NAN, 1e39};
+    static const double caps[] = {-1, INFINITY, NAN, 1e39, 1e-50};
     static const float slopes[H] = {1, 2, INFINITY, 3};
     clattn_attention_args args = valid();
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         args.softcap = caps[i];
-        refused(args, CLATTN_E_ARGUMENT, "it is 0 (none) or a finite number above");
+        refused(args, CLATTN_E_ARGUMENT, "it is 0 (none) or a number above that f32 holds");
     }
     args = valid();
     args.alibi_slopes = slopes;

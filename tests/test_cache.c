@@ -285,6 +285,7 @@ Test(cache, what_does_not_fit_is_refused_before_anything_is_written) {
         REFUSED(a.rotate = true; a.rotary.dims = 3, CLATTN_E_SHAPE, "3 dims of a head dim of 4");
         REFUSED(a.k_cache.stride[0] = 0, CLATTN_E_SHAPE, "k_cache: its strides make elements share a place");
         REFUSED(a.k = a.k_cache; a.k.shape[2] = 2, CLATTN_E_ARGUMENT, "k_cache: shares memory with k");
+        REFUSED(a.v = a.k; a.v_cache = a.k_cache, CLATTN_E_ARGUMENT, "v_cache: is k_cache");
         REFUSED(a.k_cache.dtype = CLATTN_Q8_0, CLATTN_E_SHAPE, "k_cache: q8_0 is in blocks of 32");
         REFUSED(a.k_cache.dtype = CLATTN_I32, CLATTN_E_DTYPE, "k_cache: is i32");
         REFUSED(a.table_pages = 2, CLATTN_E_ARGUMENT, "block_table: is NULL, and table_pages 2");
@@ -292,7 +293,7 @@ Test(cache, what_does_not_fit_is_refused_before_anything_is_written) {
 #define PAGED a.v.rank = a.v_cache.rank = 0, a.k_cache = pool, a.table_pages = 2, a.cache_lengths = two
         REFUSED(PAGED;
                 a.block_table = outside, CLATTN_E_ARGUMENT, "batch 1 writes to entry 1, and it is 4, outside 0 to 3");
-        REFUSED(PAGED; a.block_table = twice, CLATTN_E_ARGUMENT, "both write to page 3");
+        REFUSED(PAGED; a.block_table = twice, CLATTN_E_ARGUMENT, "page 3 is written for two entries");
         REFUSED(PAGED; a.block_table = good_table;
                 a.cache_lengths = over, CLATTN_E_LIMIT, "batch 1 holds 4 of 4 slots, and 2 rows more do not fit");
 #undef PAGED

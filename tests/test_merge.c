@@ -324,7 +324,7 @@ Test(merge, errors_carry_names_and_numbers) {
     part.lse = clattn_tensor_host(l, CLATTN_F32, 3, rows);
     FAILS(clattn_merge(context, &a), CLATTN_E_SHAPE, "parts[0].lse");
     part.lse = clattn_tensor_host(wide, CLATTN_F64, 3, shape);
-    FAILS(clattn_merge(context, &a), CLATTN_E_DTYPE, "f64 in part 0");
+    FAILS(clattn_merge(context, &a), CLATTN_E_DTYPE, "parts[0].lse: is f64");
     part.lse = (clattn_tensor){.rank = 0};
     FAILS(clattn_merge(context, &a), CLATTN_E_ARGUMENT, "parts[0].lse: is missing");
     part = good;
@@ -333,6 +333,12 @@ Test(merge, errors_carry_names_and_numbers) {
     a.o = clattn_tensor_host(x + 4, CLATTN_F32, 4, shape);
     a.o.shape[2] = part.o.shape[2] = part.lse.shape[2] = a.lse.shape[2] = 1;
     FAILS(clattn_merge(context, &a), CLATTN_E_ARGUMENT, "shares memory");
+    part = good;
+    a = fine;
+    a.parts = &part;
+    a.lse.rank = 0;
+    part.lse.host = y; /* where o goes */
+    FAILS(clattn_merge(context, &a), CLATTN_E_ARGUMENT, "o: shares memory with parts[0].lse");
     clattn_context_destroy(context);
 }
 

@@ -323,7 +323,7 @@ Test(rotary, nothing_to_turn_is_no_error) {
 Test(rotary, what_does_not_fit_is_refused) {
     float x[64] = {0}, y[64];
     const int64_t shape[] = {2, 1, 4, 8}, other[] = {2, 1, 8, 4}, table[] = {6, 4}, rows[] = {2, 5, 4};
-    const int64_t positions[8] = {0, 1, 2, 3, 4, 5, 6, 0}, offsets[2] = {0};
+    const int64_t positions[8] = {0, 1, 2, 3, 4, 5, 6, 0}, offsets[2] = {0}, far[2] = {0, INT64_MAX};
     const double bad[4] = {1, 1, NAN, 1};
     clattn_context *context = kv_open("cpu", NULL);
     const clattn_rotary_args good = {.x = clattn_tensor_host(x, CLATTN_F32, 4, shape),
@@ -345,6 +345,7 @@ Test(rotary, what_does_not_fit_is_refused) {
     REFUSED(a.x = clattn_tensor_host(x, CLATTN_F32, 4, other), CLATTN_E_SHAPE, "differs from x [2, 1, 8, 4]");
     REFUSED(a.y.stride[0] = 0, CLATTN_E_SHAPE, "y: its strides make elements share a place");
     REFUSED(a.y = good.x; a.y.offset = 8, CLATTN_E_ARGUMENT, "y: shares memory with x");
+    REFUSED(a.offsets = far, CLATTN_E_ARGUMENT, "offsets: number 1 is 9223372036854775807, beyond the 2^53");
     REFUSED(a.positions = positions; a.offsets = offsets, CLATTN_E_ARGUMENT, "offsets and positions");
     REFUSED(a.cos = a.sin = clattn_tensor_host(x, CLATTN_F32, 2, table);
             a.positions = positions, CLATTN_E_ARGUMENT, "row 2 of batch 1 stands at 6, and the tables have 6");

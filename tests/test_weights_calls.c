@@ -189,6 +189,7 @@ Test(weights_calls, sums_of_sequences_are_those_of_each_alone) {
     enum { H = 2, Q = 130, K = 171, D = 8, SEQUENCES = 3 };
     static float q[H * Q * D], k[K * D], o[H * Q * D], sums[H * K], entropy[H * Q], s[H * K], e[H * Q];
     const int64_t cu_q[SEQUENCES + 1] = {0, 60, 60, 120}, cu_k[SEQUENCES + 1] = {0, 70, 80, 170};
+    const int64_t lengths[SEQUENCES] = {61, 10, 90};
     const int64_t qs[4] = {1, H, Q, D}, ks[4] = {1, 1, K, D}, cs[3] = {1, H, K}, es[3] = {1, H, Q};
     oracle_runner runners[ORACLE_RUNNERS];
     const size_t count = oracle_open(runners);
@@ -207,6 +208,7 @@ Test(weights_calls, sums_of_sequences_are_those_of_each_alone) {
                                    .sequences = SEQUENCES,
                                    .cu_queries = cu_q,
                                    .cu_keys = cu_k,
+                                   .key_lengths = lengths,
                                    .causal = true,
                                    .align = CLATTN_ALIGN_BOTTOM_RIGHT,
                                    .algorithm = runners[r].algorithm};
@@ -220,6 +222,7 @@ Test(weights_calls, sums_of_sequences_are_those_of_each_alone) {
             clattn_attention_args one = a;
             one.sequences = 0;
             one.cu_queries = one.cu_keys = NULL;
+            one.key_lengths = &lengths[x];
             one.q = clattn_tensor_slice(a.q, 2, cu_q[x], n);
             one.o = clattn_tensor_slice(a.o, 2, cu_q[x], n);
             one.k = one.v = clattn_tensor_slice(a.k, 2, cu_k[x], m);

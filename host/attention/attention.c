@@ -141,6 +141,8 @@ static clattn_status build_plan(clattn_plan *plan, const char *name, bool caller
         status = algorithm->create(plan);
     cla_pack_unbind(plan);
     CLA_TRY(status);
+    if (plan->problem.ragged && cla_present(&plan->problem.column_sums))
+        CLA_TRY(cla_copy_kernel(plan->context, plan->problem.dtype == CLATTN_F64, "fill_strided", &plan->fill));
     if (plan->workspace_bytes > 0 && !caller_workspace) {
         CLA_TRY(clattn_buffer_create(plan->context, plan->workspace_bytes, &plan->scratch));
         plan->owns_scratch = true;
@@ -279,25 +281,41 @@ done:
     return status;
 }
 
+/* Without the rows behind the last sequence, which stay as they are. */
+static clattn_tensor of_sequences(const cla_problem *p, const clattn_tensor *t, int axis, int64_t rows) {
+    clattn_tensor r = *t;
+    if (p->ragged)
+        r.shape[axis] = rows;
+    return r;
+}
+
+static clattn_status clear_column_sums(clattn_plan *plan) {
+    const cla_problem *p = &plan->problem;
+    const clattn_tensor sums = of_sequences(p, &p->column_sums, 3, p->key_rows);
+    return cla_fill_strided(plan->context, plan->fill, p->dtype == CLATTN_F64, &sums, 0.0);
+}
+
 /* No key to see: O = 0, LSE = -inf or the sink, weights empty or 0. */
 static clattn_status fill_only(clattn_plan *plan) {
     clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
     const bool wide = p->dtype == CLATTN_F64;
+    const clattn_tensor o = of_sequences(p, &p->o, 2, p->query_rows), lse = of_sequences(p, &p->lse, 3, p->query_rows);
+    const clattn_tensor entropy = of_sequences(p, &p->entropy, 3, p->query_rows);
     if (cla_problem_no_rows(p))
         return CLATTN_OK;
-    CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &p->o, 0.0));
+    CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &o, 0.0));
     /* Keys that pages do not hold are -inf before the softmax. */
     CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &p->weights, p->form ? -INFINITY : 0.0));
-    CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &p->column_sums, 0.0));
-    CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &p->entropy, 0.0));
-    CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &p->lse, -INFINITY));
+    CLA_TRY(clear_column_sums(plan));
+    CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &entropy, 0.0));
+    CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &lse, -INFINITY));
     if (cla_present(&p->sinks) && cla_present(&p->lse)) { /* [1, 1, 1, H] seen as [1, B, H, N] */
-        clattn_tensor sinks = p->lse;
+        clattn_tensor sinks = lse;
         sinks.buffer = p->sinks.buffer, sinks.host = p->sinks.host, sinks.offset = p->sinks.offset;
         sinks.stride[1] = sinks.stride[3] = 0;
         sinks.stride[2] = 1;
-        CLA_TRY(cla_copy_strided(plan->context, plan->copy, &sinks, &p->lse));
+        CLA_TRY(cla_copy_strided(plan->context, plan->copy, &sinks, &lse));
     }
 done:
     return status;
@@ -315,6 +333,8 @@ static clattn_status enqueue(clattn_plan *plan) {
     cla_pack_bind(plan);
     bound = true;
     CLA_TRY(cla_pack_inputs(plan));
+    if (plan->problem.ragged) /* keys past key_lengths belong to a sequence, and no algorithm looks there */
+        CLA_TRY(clear_column_sums(plan));
     CLA_TRY(plan->algorithm->execute(plan));
     CLA_TRY(cla_weights_execute(plan));
     CLA_TRY(cla_pack_outputs(plan));

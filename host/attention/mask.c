@@ -103,8 +103,12 @@ clattn_status cla_sequences_take(cla_problem *p, const clattn_attention_args *ar
               "cu_keys: keys in pages are not one after another; give key_lengths alone");
     if (!p->page_size)
         CLA_TRY(check_cumulative(args->cu_keys, "cu_keys", args->sequences, p->M, &p->M));
+    CLA_CHECK(args->sequences <= CLA_LARGEST_SIZE, CLATTN_E_SHAPE, "sequences: %lld; more than %d are not supported",
+              (long long)args->sequences, CLA_LARGEST_SIZE);
     p->ragged = true;
     p->B = args->sequences;
+    p->query_rows = args->cu_queries[p->B];
+    p->key_rows = p->page_size ? 0 : args->cu_keys[p->B];
     p->q.stride[0] = p->o.stride[0] = 0;
     if (!p->page_size)
         p->k.stride[0] = p->v.stride[0] = 0;

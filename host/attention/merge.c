@@ -56,9 +56,12 @@ static clattn_status take_part(clattn_context *context, const clattn_partial *pa
               "%s %s: differs from o %s", names[0], cla_shape_text(&to->o, text, sizeof text),
               cla_shape_text(&m->out.o, other, sizeof other));
     CLA_TRY(take_lse(context, &part->lse, names[1], CLA_OPERAND_FLOATS, &to->o, &to->lse));
-    CLA_TRY(cla_operand_apart(&to->o, names[0], &m->out.o, "o"));
-    if (cla_present(&m->out.lse))
-        CLA_TRY(cla_operand_apart(&to->lse, names[1], &m->out.lse, "lse"));
+    CLA_TRY(cla_operand_same_or_apart(&to->o, names[0], &m->out.o, "o"));
+    CLA_TRY(cla_operand_apart(&to->lse, names[1], &m->out.o, "o"));
+    if (cla_present(&m->out.lse)) {
+        CLA_TRY(cla_operand_same_or_apart(&to->lse, names[1], &m->out.lse, "lse"));
+        CLA_TRY(cla_operand_apart(&to->o, names[0], &m->out.lse, "lse"));
+    }
 done:
     return status;
 }
@@ -70,13 +73,13 @@ static clattn_status check_types(clattn_context *context, merging *m) {
     for (int64_t x = 0; x < m->count; x++)
         if (m->parts[x].o.dtype == CLATTN_F64)
             m->dtype = CLATTN_F64;
-    for (int64_t x = 0; x <= m->count; x++) {
-        const clattn_tensor *lse = x < m->count ? &m->parts[x].lse : &m->out.lse;
-        CLA_CHECK(!cla_present(lse) || lse->dtype == m->dtype, CLATTN_E_DTYPE,
-                  "lse: is %s in %s %lld, but the sums here are %s, and so is it", clattn_dtype_name(lse->dtype),
-                  x < m->count ? "part" : "the result, after part", (long long)(x < m->count ? x : x - 1),
-                  clattn_dtype_name(m->dtype));
-    }
+    for (int64_t x = 0; x < m->count; x++)
+        CLA_CHECK(m->parts[x].lse.dtype == m->dtype, CLATTN_E_DTYPE,
+                  "parts[%lld].lse: is %s, but the sums here are %s, and so is it", (long long)x,
+                  clattn_dtype_name(m->parts[x].lse.dtype), clattn_dtype_name(m->dtype));
+    CLA_CHECK(!cla_present(&m->out.lse) || m->out.lse.dtype == m->dtype, CLATTN_E_DTYPE,
+              "lse: is %s, but the sums here are %s, and so is it", clattn_dtype_name(m->out.lse.dtype),
+              clattn_dtype_name(m->dtype));
     CLA_CHECK(m->dtype != CLATTN_F64 || !device->is_opencl || device->has_f64, CLATTN_E_UNSUPPORTED,
               "merge: f64 needs cl_khr_fp64, which %s lacks", device->name);
 done:
@@ -90,6 +93,8 @@ static clattn_status take(clattn_context *context, const clattn_merge_args *args
     CLA_TRY(cla_operand_take(context, &args->o, "o", CLA_OPERAND_OUTPUT, &m->out.o));
     if (cla_present(&args->lse))
         CLA_TRY(take_lse(context, &args->lse, "lse", CLA_OPERAND_OUTPUT, &m->out.o, &m->out.lse));
+    if (cla_present(&m->out.lse))
+        CLA_TRY(cla_operand_apart(&m->out.lse, "lse", &m->out.o, "o"));
     m->B = m->out.o.shape[0], m->H = m->out.o.shape[1], m->N = m->out.o.shape[2], m->Dv = m->out.o.shape[3];
     CLA_TRY(cla_alloc((size_t)args->count, sizeof *m->parts, "parts", &m->parts));
     m->count = args->count;

@@ -12,9 +12,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Kernels count rows and columns in int, with room for a tile past the end. */
-#define LARGEST_SIZE (INT32_MAX - 65536)
-
 enum { TEXT = 200 };
 
 static bool is_float(clattn_dtype dtype) {
@@ -98,11 +95,11 @@ static clattn_status take_shapes(cla_problem *p, const clattn_attention_args *ar
         return cla_error(CLATTN_E_SHAPE, "k: %lld key heads do not divide %lld query heads", (long long)p->Hk,
                          (long long)p->H);
     p->group = p->Hk > 0 ? p->H / p->Hk : 1;
-    if (p->N > LARGEST_SIZE || p->M > LARGEST_SIZE || p->D > LARGEST_SIZE || p->Dv > LARGEST_SIZE)
+    if (p->N > CLA_LARGEST_SIZE || p->M > CLA_LARGEST_SIZE || p->D > CLA_LARGEST_SIZE || p->Dv > CLA_LARGEST_SIZE)
         return cla_error(CLATTN_E_SHAPE, "q, k, v: sizes above %d are not supported: N %lld, M %lld, D %lld, Dv %lld",
-                         LARGEST_SIZE, (long long)p->N, (long long)p->M, (long long)p->D, (long long)p->Dv);
-    if (p->B > LARGEST_SIZE || p->H > LARGEST_SIZE)
-        return cla_error(CLATTN_E_SHAPE, "q: sizes above %d are not supported: B %lld, H %lld", LARGEST_SIZE,
+                         CLA_LARGEST_SIZE, (long long)p->N, (long long)p->M, (long long)p->D, (long long)p->Dv);
+    if (p->B > CLA_LARGEST_SIZE || p->H > CLA_LARGEST_SIZE)
+        return cla_error(CLATTN_E_SHAPE, "q: sizes above %d are not supported: B %lld, H %lld", CLA_LARGEST_SIZE,
                          (long long)p->B, (long long)p->H);
 #undef SHAPE
     return CLATTN_OK;
@@ -167,8 +164,8 @@ static clattn_status take_scale(cla_problem *p, const clattn_attention_args *arg
     if (!isfinite(p->scale) || (p->dtype != CLATTN_F64 && !isfinite((float)p->scale)))
         return cla_error(CLATTN_E_ARGUMENT, "scale: %g is not a finite number of type %s", p->scale,
                          clattn_dtype_name(p->dtype));
-    if (!(p->softcap >= 0) || !isfinite((float)p->softcap))
-        return cla_error(CLATTN_E_ARGUMENT, "softcap: %g; it is 0 (none) or a finite number above", p->softcap);
+    if (!(p->softcap >= 0) || !isfinite((float)p->softcap) || (p->softcap > 0 && (float)p->softcap == 0))
+        return cla_error(CLATTN_E_ARGUMENT, "softcap: %g; it is 0 (none) or a number above that f32 holds", p->softcap);
     return CLATTN_OK;
 }
 

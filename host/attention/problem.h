@@ -6,6 +6,9 @@
 
 #include <clattn/attention.h>
 
+/* Kernels count rows and columns in int, with room for a tile past the end. */
+#define CLA_LARGEST_SIZE (INT32_MAX - 65536)
+
 /* One batch, or one sequence, of the interval masks. */
 typedef struct cla_batch {
     int64_t q_row, k_row;  /* where its rows start: sequences one after another, else 0 */
@@ -26,6 +29,7 @@ typedef struct cla_problem {
     clattn_weights_form form;
     bool mean; /* weights are averaged over the heads */
     bool causal, windowed;
+    int64_t query_rows, key_rows; /* ragged: of all sequences; later rows of the tensors are nobody's */
     bool ragged; /* sequences one after another: a batch has no rows after batches[b].queries, and axis 0 of
                     q, k, v, o and axis 1 of lse, entropy, column_sums have size 1 and stride 0 */
     int64_t *form_queries, *form_heads; /* which rows of weights there are: owned, or NULL for all */

@@ -145,7 +145,7 @@ static clattn_status judge_whole(session *s, int which, const cla_evaluation *ex
     const int64_t n = cla_present(t) ? clattn_tensor_elements(t) : 0;
     int64_t end = sums ? t->shape[3] : 0;
     if (sums && p->ragged) /* of the last sequence */
-        end = p->batches[p->B - 1].k_row + p->batches[p->B - 1].keys;
+        end = p->key_rows;
     for (int64_t e = 0; e < n; e++) {
         int64_t at[5] = {0}, of = t->offset, rest = e;
         for (int axis = 3; axis >= 0; axis--) {
@@ -276,6 +276,7 @@ static clattn_status some_rows(session *s, int64_t rows) {
     clattn_status status = CLATTN_OK;
     const cla_problem *p = s->p;
     const int64_t total = p->B * p->H * p->N;
+    rows = cla_min(rows, total);
     for (int64_t r = 0; r < rows; r++) {
         const int64_t begin = (int64_t)((double)r / (double)rows * (double)total);
         const int64_t end = r + 1 == rows ? total : (int64_t)((double)(r + 1) / (double)rows * (double)total);

@@ -51,6 +51,11 @@ done:
     return status;
 }
 
+/* Interleaved caches lie in one another, and that is right. */
+static bool same_place(const clattn_tensor *x, const clattn_tensor *y) {
+    return clattn_tensor_elements(x) > 0 && x->buffer == y->buffer && x->host == y->host && x->offset == y->offset;
+}
+
 /* k and v go together, slot by slot. */
 static clattn_status check_together(append *a) {
     clattn_status status = CLATTN_OK;
@@ -68,6 +73,8 @@ static clattn_status check_together(append *a) {
                   "v_cache: %lld x %lld slots, and k_cache has %lld x %lld", (long long)v_cache->shape[0],
                   (long long)v_cache->shape[2], (long long)y->shape[0], (long long)y->shape[2]);
     }
+    CLA_CHECK(!a->present[0] || !a->present[1] || !same_place(&a->rotations[0].y, &a->rotations[1].y),
+              CLATTN_E_ARGUMENT, "v_cache: is k_cache; give it memory of its own");
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 2; j++)
             if (a->present[i] && a->present[j])
@@ -144,8 +151,8 @@ static clattn_status check_pages(const append *a) {
         qsort(list, (size_t)count, sizeof *list, by_page);
     for (int64_t i = 1; i < count; i++)
         CLA_CHECK(list[i].page != list[i - 1].page, CLATTN_E_ARGUMENT,
-                  "block_table: batches %lld and %lld both write to page %d", (long long)list[i - 1].batch,
-                  (long long)list[i].batch, (int)list[i].page);
+                  "block_table: page %d is written for two entries, of batches %lld and %lld", (int)list[i].page,
+                  (long long)list[i - 1].batch, (long long)list[i].batch);
 done:
     cla_free(list);
     return status;
@@ -184,6 +191,7 @@ static clattn_status find_angles(append *a) {
         goto done;
     CLA_CHECK(a->present[0], CLATTN_E_ARGUMENT, "rotate: is set, and there is no k to rotate");
     CLA_TRY(cla_rotary_pairs(&args->rotary, r->x.shape[3], &r->pairs));
+    CLA_TRY(cla_rotary_check_positions(args->offsets, "offsets", a->B));
     CLA_TRY(cla_alloc((size_t)rows, sizeof *positions, "positions", &positions));
     for (int64_t row = 0; row < rows; row++) {
         const int64_t b = row / a->L;

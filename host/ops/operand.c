@@ -6,6 +6,8 @@
 #include "tensor/dtype.h"
 #include "tensor/view.h"
 
+enum { MOST = INT32_MAX - 65536 }; /* kernels count in int, and step past the end */
+
 static clattn_status check_type(const clattn_tensor *t, const char *name, int kind) {
     const bool floats = t->dtype <= CLATTN_BF16, blocks = cla_is_quantised(t->dtype);
     if (floats || (blocks && (kind & CLA_OPERAND_BLOCKS)))
@@ -42,8 +44,8 @@ clattn_status cla_operand_take(clattn_context *context, const clattn_tensor *t, 
     CLA_TRY(check_type(t, name, kind));
     CLA_TRY(check_storage(context, t, name));
     for (int i = 0; i < t->rank; i++)
-        CLA_CHECK(t->shape[i] < INT32_MAX, CLATTN_E_SHAPE, "%s %s: axis %d is too long; %d is the most", name,
-                  cla_shape_text(t, text, sizeof text), i, INT32_MAX - 1);
+        CLA_CHECK(t->shape[i] <= MOST, CLATTN_E_SHAPE, "%s %s: axis %d is too long; %d is the most", name,
+                  cla_shape_text(t, text, sizeof text), i, MOST);
     CLA_CHECK(!(kind & CLA_OPERAND_OUTPUT) || !cla_view_overlaps(t), CLATTN_E_SHAPE,
               "%s: its strides make elements share a place; an output may not broadcast or overlap itself", name);
     *out = cla_view_lift(t);
@@ -51,8 +53,8 @@ done:
     return status;
 }
 
-clattn_status cla_operand_apart(const clattn_tensor *in, const char *in_name, const clattn_tensor *out,
-                                const char *out_name) {
+static clattn_status check_apart(const clattn_tensor *in, const char *in_name, const clattn_tensor *out,
+                                 const char *out_name, bool may_be_same) {
     clattn_status status = CLATTN_OK;
     int64_t first[2], end[2];
     CLA_TRY(cla_view_bytes(in, in_name, &first[0], &end[0]));
@@ -64,9 +66,19 @@ clattn_status cla_operand_apart(const clattn_tensor *in, const char *in_name, co
         first[0] += shift;
         end[0] += shift;
     }
-    const bool same = cla_view_same_layout(in, out) && first[0] == first[1];
-    CLA_CHECK(same || end[0] <= first[1] || end[1] <= first[0], CLATTN_E_ARGUMENT,
-              "%s: shares memory with %s; it may be the same view, or apart", out_name, in_name);
+    const bool same = may_be_same && cla_view_same_layout(in, out) && first[0] == first[1];
+    CLA_CHECK(same || end[0] <= first[1] || end[1] <= first[0], CLATTN_E_ARGUMENT, "%s: shares memory with %s; %s",
+              out_name, in_name, may_be_same ? "it may be the same view, or apart" : "give it memory of its own");
 done:
     return status;
+}
+
+clattn_status cla_operand_same_or_apart(const clattn_tensor *in, const char *in_name, const clattn_tensor *out,
+                                        const char *out_name) {
+    return check_apart(in, in_name, out, out_name, true);
+}
+
+clattn_status cla_operand_apart(const clattn_tensor *in, const char *in_name, const clattn_tensor *out,
+                                const char *out_name) {
+    return check_apart(in, in_name, out, out_name, false);
 }

@@ -15,7 +15,9 @@ typedef enum cla_operand {
  * axis is longer than int counts. `kind` is a sum of cla_operand. */
 clattn_status cla_operand_take(clattn_context *context, const clattn_tensor *t, const char *name, int kind,
                                clattn_tensor *out);
-/* Refuses inputs that share bytes with an output, unless they are the same view. */
+/* Refuses inputs that share bytes with an output; the first allows the same view. */
+clattn_status cla_operand_same_or_apart(const clattn_tensor *in, const char *in_name, const clattn_tensor *out,
+                                        const char *out_name);
 clattn_status cla_operand_apart(const clattn_tensor *in, const char *in_name, const clattn_tensor *out,
                                 const char *out_name);
 

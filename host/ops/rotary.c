@@ -67,6 +67,15 @@ done:
     return status;
 }
 
+clattn_status cla_rotary_check_positions(const int64_t *positions, const char *name, int64_t count) {
+    const int64_t most = (int64_t)1 << 53;
+    for (int64_t i = 0; positions && i < count; i++)
+        if (positions[i] > most || positions[i] < -most)
+            return cla_error(CLATTN_E_ARGUMENT, "%s: number %lld is %lld, beyond the 2^53 that angles are found for",
+                             name, (long long)i, (long long)positions[i]);
+    return CLATTN_OK;
+}
+
 /* ---- clattn_rotary ---- */
 
 typedef struct {
@@ -86,7 +95,7 @@ static clattn_status take_tensors(clattn_context *context, rotary *r) {
     CLA_TRY(cla_operand_take(context, &r->args->y, "y", CLA_OPERAND_OUTPUT, y));
     CLA_CHECK(memcmp(x->shape, y->shape, 4 * sizeof *x->shape) == 0, CLATTN_E_SHAPE, "y %s: differs from x %s",
               cla_shape_text(y, text, sizeof text), cla_shape_text(x, other, sizeof other));
-    CLA_TRY(cla_operand_apart(x, "x", y, "y"));
+    CLA_TRY(cla_operand_same_or_apart(x, "x", y, "y"));
     CLA_CHECK(!r->args->offsets || !r->args->positions, CLATTN_E_ARGUMENT, "rotary: offsets and positions; give one");
     CLA_TRY(cla_rotary_pairs(&r->args->options, x->shape[3], &r->rotation.pairs));
     r->rotation.adjacent = r->args->options.pairs == CLATTN_ROTARY_ADJACENT;
@@ -108,6 +117,8 @@ static clattn_status take_positions(rotary *r) {
     int64_t count;
     r->batches = B > 0 && !args->positions && offsets_agree(args->offsets, B) ? 1 : B;
     CLA_CHECK(cla_mul(r->batches, N, &count), CLATTN_E_SHAPE, "x: more rows than 64 bits count");
+    CLA_TRY(cla_rotary_check_positions(args->offsets, "offsets", B));
+    CLA_TRY(cla_rotary_check_positions(args->positions, "positions", count));
     CLA_TRY(cla_alloc((size_t)count, sizeof *r->positions, "positions", &r->positions));
     for (int64_t row = 0; row < count; row++)
         r->positions[row] =

@@ -10,6 +10,9 @@
 /* How many pairs of a head dim D the options rotate. */
 clattn_status cla_rotary_pairs(const clattn_rotary_options *options, int64_t D, int64_t *pairs);
 
+/* Refuses positions, or offsets of positions, beyond +-2^53; NULL is allowed. */
+clattn_status cla_rotary_check_positions(const int64_t *positions, const char *name, int64_t count);
+
 /* Cosines and sines in double, cos then sin, each [rows, pairs] for rows positions; *table is the caller's to free. */
 clattn_status cla_rotary_table(const clattn_rotary_options *options, int64_t pairs, const int64_t *positions,
                                int64_t rows, double **table);

@@ -114,6 +114,9 @@ clattn_status cla_rotation_launch(clattn_context *context, const cla_rotation_jo
                             CLA_ARG_BUFFER(job->rows),
                             CLA_ARG_BUFFER(job->places),
                             CLA_ARG_VALUE(a)};
+    const clattn_status begun = cla_queue_begin(context, 0, NULL);
+    if (begun != CLATTN_OK)
+        return begun;
     return cla_launch(context, job->kernel, cla_ceil_div(items, WORK_GROUP), args, (int)(sizeof args / sizeof *args));
 }
 
