@@ -284,29 +284,47 @@ Test(weights, a_chosen_row_has_the_bits_that_it_has_among_all) {
 
 /* ---- other devices ---- */
 
-/* The pass as it is on a device that is no CPU, and on CPUs with other vectors. */
-Test(weights, tiles_of_other_devices_are_right) {
-    static const struct {
-        clattn_device_class device_class;
-        uint32_t vector_floats;
-    } devices[] = {{CLATTN_DEVICE_GPU, 4}, {CLATTN_DEVICE_CPU, 4}, {CLATTN_DEVICE_CPU, 8}, {CLATTN_DEVICE_CPU, 16}};
+typedef struct {
+    clattn_device_class device_class;
+    uint32_t vector_floats;
+    uint64_t local_bytes, work_group;
+} told;
+
+/* The pass as it is on another device, which the context is told that its own is. */
+static void check_as(const told *device) {
     static const int used[] = {4, 6, 9, 10, 11, 12};
     oracle_runner r = {.algorithm = "materialised", .is_opencl = true}; /* asks nothing else of the device */
-    for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
-        clattn_device_info info;
-        SUCCEEDS(clattn_context_create("opencl", NULL, &r.context));
-        SUCCEEDS(clattn_context_info(r.context, &info));
-        r.context->info.device_class = devices[d].device_class;
-        r.context->info.vector_floats = devices[d].vector_floats;
-        for (size_t x = 0; x < sizeof used / sizeof *used; x++) {
-            if (weights_wide(&configs[used[x]]) && !info.has_f64)
-                continue;
-            judged t = make(&configs[used[x]]);
-            check_sums(&t, &r);
-            check_mean(&t, &r);
-            check_chosen(&t, &r);
-            release(&t);
-        }
-        clattn_context_destroy(r.context);
+    clattn_device_info info;
+    SUCCEEDS(clattn_context_create("opencl", NULL, &r.context));
+    SUCCEEDS(clattn_context_info(r.context, &info));
+    r.context->info.device_class = device->device_class;
+    r.context->info.vector_floats = device->vector_floats;
+    r.context->info.local_bytes = device->local_bytes;
+    r.context->info.max_work_group = device->work_group;
+    for (size_t x = 0; x < sizeof used / sizeof *used; x++) {
+        if (weights_wide(&configs[used[x]]) && !info.has_f64)
+            continue;
+        judged t = make(&configs[used[x]]);
+        check_sums(&t, &r);
+        check_mean(&t, &r);
+        check_chosen(&t, &r);
+        release(&t);
     }
+    clattn_context_destroy(r.context);
+}
+
+/* Of a device that is no CPU, and of CPUs with other vectors. */
+Test(weights, tiles_of_other_devices_are_right) {
+    static const told devices[] = {{CLATTN_DEVICE_GPU, 4, 1 << 17, 1024},
+                                   {CLATTN_DEVICE_CPU, 4, 1 << 17, 1024},
+                                   {CLATTN_DEVICE_CPU, 8, 1 << 17, 1024},
+                                   {CLATTN_DEVICE_CPU, 16, 1 << 17, 1024}};
+    for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
+        check_as(&devices[d]);
+}
+
+/* Tiles for CPUs take 53 KB, and twice that in f64; those for other devices take groups of 64. */
+Test(weights, tiles_of_little_local_memory_are_right) {
+    check_as(&(told){CLATTN_DEVICE_CPU, 16, 1 << 15, 1024});
+    check_as(&(told){CLATTN_DEVICE_OTHER, 4, 1 << 14, 32});
 }

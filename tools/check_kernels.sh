@@ -18,6 +18,7 @@ keys=(
     "merge.cl WG=64"
     "weights.cl LANES=16 STAGED=1 WG=1 TQ=48 TK=64 DS=64 RQ=6 RV=4"
     "weights.cl LANES=4 STAGED=1 WG=64 TQ=32 TK=32 DS=32 RQ=4 RV=1"
+    "weights.cl LANES=4 STAGED=1 WG=1 TQ=12 TK=32 DS=16 RQ=6 RV=2"
 )
 for masks in 0 1 2 3; do
     keys+=(

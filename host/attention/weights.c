@@ -15,6 +15,7 @@ static const tiling cpu_table[] = {
     {4, 1, 48, 64, 64, 6, 2},
 };
 static const tiling gpu_tiles = {4, 64, 32, 32, 32, 4, 1}, gpu_tiles_f64 = {4, 64, 32, 32, 16, 4, 1};
+static const tiling small_tiles = {4, 1, 12, 32, 16, 6, 2}; /* where local memory is too small for the others */
 enum { CHUNK_TILES = 16 };
 
 typedef enum { SUMS, ROWS, COLUMNS, ADD, KERNELS } kernel_name;
@@ -41,15 +42,24 @@ static bool is_needed(const clattn_plan *plan) {
            (!cla_context_is_cpu(plan->context) && (cla_present(&p->column_sums) || cla_present(&p->entropy)));
 }
 
+/* Of the kernel that takes most. */
+static uint64_t local_bytes(const tiling *t, clattn_dtype dtype) {
+    const int scores = t->rows * t->keys, states = 3 * t->rows * t->lanes;
+    const int numbers = t->rows * t->dims + t->dims * t->keys + scores + (scores > states ? scores : states);
+    return clattn_dtype_size(dtype) * (uint64_t)numbers + 3 * sizeof(cl_int) * (uint64_t)t->rows;
+}
+
 static tiling tiling_for(const clattn_device_info *device, clattn_dtype dtype) {
     const int width = (int)device->vector_floats / (dtype == CLATTN_F64 ? 2 : 1);
-    if (device->device_class != CLATTN_DEVICE_CPU && device->max_work_group >= (uint64_t)gpu_tiles.group)
-        return dtype == CLATTN_F64 ? gpu_tiles_f64 : gpu_tiles;
     const size_t last = sizeof cpu_table / sizeof *cpu_table - 1;
-    for (size_t i = 0; i < last; i++)
-        if (width >= cpu_table[i].lanes)
-            return cpu_table[i];
-    return cpu_table[last];
+    size_t i = 0;
+    while (i < last && width < cpu_table[i].lanes)
+        i++;
+    const bool is_cpu = device->device_class == CLATTN_DEVICE_CPU;
+    const tiling *t = is_cpu || device->max_work_group < (uint64_t)gpu_tiles.group ? &cpu_table[i]
+                      : dtype == CLATTN_F64                                        ? &gpu_tiles_f64
+                                                                                   : &gpu_tiles;
+    return local_bytes(t, dtype) <= device->local_bytes ? *t : small_tiles;
 }
 
 static clattn_status make_kernel(clattn_plan *plan, cla_weights *w, kernel_name which) {
