@@ -337,38 +337,6 @@ static inline void finish_rows(real m[NR], real l[NR], real scale[NR], real sink
     }
 }
 
-#if STAGED
-static inline void pick_row(__local real4 *own, real4 o[NR][NV], const real scale[NR], int row) {
-    EACH(r, NR) EACH(z, NV) own[z] = r == row ? o[r][z] * scale[r] : own[z];
-}
-
-/* By way of `own` place for NV real4s: the code of stores is long, and only once here in a loop, which could not index
- * registers. */
-static inline void store_rows(__global void *O, long at, int type, long stride, int i, int N, int tc, int width,
-                              const real scale[NR], real4 o[NR][NV], __local real4 *own) {
-    at += i * stride + 4 * tc;
-#pragma unroll 1
-    for (int row = 0; row < NR && i + TR * row < N; row++) {
-        pick_row(own, o, scale, row);
-#pragma unroll 1
-        for (int z = 0; z < NV; z++)
-            store4(O, at + 4 * TC * z, type, own[z], width - 4 * tc - 4 * TC * z);
-        at += TR * stride;
-    }
-}
-#else
-/* The place moves, rather than an index: else some compilers keep the loop, and o in memory. */
-static inline void store_rows(__global real *O, long at, int type, long stride, int i, int N, int tc, int width,
-                              const real scale[NR], real4 o[NR][NV], __local real4 *own) {
-    O += at + i * stride + 4 * tc;
-    EACH(r, NR) {
-        const int rest = i + TR * r < N ? width - 4 * tc : 0;
-        EACH(z, NV) store4(O, 4 * TC * z, type, o[r][z] * scale[r], rest - 4 * TC * z);
-        O += TR * stride;
-    }
-}
-#endif
-
 static inline void store_lse(__global real *LSE, long stride, int i, int N, const real m[NR], const real l[NR]) {
     LSE += i * stride;
     EACH(r, NR) {
