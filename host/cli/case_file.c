@@ -2,6 +2,7 @@
 #include "case_file.h"
 
 #include "args.h"
+#include "call_facts.h"
 #include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,18 +111,11 @@ typedef struct input {
 } input;
 enum { INPUTS = 11 };
 
-static int64_t longest(const int64_t *cu, int64_t sequences, int64_t without) {
-    int64_t most = 0;
-    for (int64_t s = 0; cu && s < sequences; s++)
-        most = cu[s + 1] - cu[s] > most ? cu[s + 1] - cu[s] : most;
-    return cu ? most : without;
-}
-
 static void inputs_of(const clattn_attention_args *a, input list[INPUTS]) {
     const int64_t batch = a->sequences > 0 ? a->sequences : a->q.shape[0];
     const int64_t keys = a->block_table ? a->table_pages * a->k.shape[2] : a->k.shape[2];
-    const int64_t queries[2] = {batch, longest(a->cu_queries, a->sequences, a->q.shape[2])};
-    const int64_t columns[2] = {batch, longest(a->cu_keys, a->sequences, keys)}, pages[2] = {batch, a->table_pages};
+    const int64_t queries[2] = {batch, cla_longest(a->cu_queries, a->sequences, a->q.shape[2])};
+    const int64_t columns[2] = {batch, cla_longest(a->cu_keys, a->sequences, keys)}, pages[2] = {batch, a->table_pages};
     const struct {
         const void *data;
         clattn_dtype dtype;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cases: the JSON description, attributes, tensors, and the table of ops. */
 #include "check_case.h"
+
+#include "call_facts.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -151,13 +153,9 @@ clattn_array *cla_check_read_raw(cla_check_case *c, cla_check_job *job, const ch
     return array;
 }
 
-static bool is_float(clattn_dtype dtype) {
-    return dtype == CLATTN_F32 || dtype == CLATTN_F64 || dtype == CLATTN_F16 || dtype == CLATTN_BF16;
-}
-
 clattn_array *cla_check_read(cla_check_case *c, cla_check_job *job, const char *name) {
     clattn_array *array = cla_check_read_raw(c, job, name);
-    if (!array || !is_float(array->dtype) || array->dtype == job->dtype)
+    if (!array || !cla_is_float(array->dtype) || array->dtype == job->dtype)
         return array;
     clattn_array converted;
     if (clattn_array_convert(array, job->dtype, &converted) != CLATTN_OK) {
@@ -206,20 +204,12 @@ bool cla_check_want(cla_check_case *c, cla_check_job *job, const cJSON *out, cla
 
 bool cla_check_set_mask(cla_check_case *c, cla_check_job *job, const clattn_array *mask) {
     clattn_tensor t = clattn_array_tensor(mask);
-    if (mask->dtype != CLATTN_BOOL && !is_float(mask->dtype))
+    if (mask->dtype != CLATTN_BOOL && !cla_is_float(mask->dtype))
         return cla_check_error(c, "the mask is %s, neither bool nor of a float type", clattn_dtype_name(mask->dtype));
     if (t.rank == 1)
         t = clattn_tensor_split(t, 0, 1);
     *(mask->dtype == CLATTN_BOOL ? &job->args.keep : &job->args.bias) = t;
     return true;
-}
-
-clattn_dtype cla_check_sums(const clattn_attention_args *args) {
-    const clattn_tensor *const all[] = {&args->q, &args->k, &args->v, &args->o, &args->bias};
-    for (int i = 0; i < 5; i++)
-        if (all[i]->rank > 0 && all[i]->dtype == CLATTN_F64)
-            return CLATTN_F64;
-    return CLATTN_F32;
 }
 
 static const struct {

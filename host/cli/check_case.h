@@ -92,7 +92,5 @@ bool cla_check_want(cla_check_case *c, cla_check_job *job, const cJSON *out, cla
                     const clattn_array *got);
 /* The job's mask as keep (bool) or bias (a float type), of rank 2 at least: [M] counts as [1, M]. */
 bool cla_check_set_mask(cla_check_case *c, cla_check_job *job, const clattn_array *mask);
-/* The type of the sums, and so of lse and weights: f64 where a tensor of the job's attention is. */
-clattn_dtype cla_check_sums(const clattn_attention_args *args);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cases that `clattn run --dump` wrote (format: case_file.h). */
+#include "call_facts.h"
 #include "case_file.h"
 #include "check_case.h"
 #include <inttypes.h>
@@ -99,13 +100,6 @@ static bool set_align(cla_check_case *c, cla_check_job *job) {
     return true;
 }
 
-static int64_t longest(const int64_t *cu, int64_t sequences, int64_t without) {
-    int64_t most = 0;
-    for (int64_t s = 0; cu && s < sequences; s++)
-        most = cu[s + 1] - cu[s] > most ? cu[s + 1] - cu[s] : most;
-    return cu ? most : without;
-}
-
 /* Sequences, and what has a row for each. */
 static bool set_sequences(cla_check_case *c, cla_check_job *job) {
     clattn_attention_args *a = &job->args;
@@ -123,9 +117,9 @@ static bool set_sequences(cla_check_case *c, cla_check_job *job) {
         return cla_check_error(c, "%" PRId64 " pages of %" PRId64 " keys are too many", a->table_pages, a->k.shape[2]);
     const int64_t whole = table ? a->table_pages * a->k.shape[2] : a->k.shape[2];
     if (!load_table(c, job, "slopes", CLATTN_F32, 0, a->q.shape[1], &slopes) ||
-        !load_table(c, job, "query_segments", CLATTN_I32, batch, longest(a->cu_queries, a->sequences, a->q.shape[2]),
-                    &queries) ||
-        !load_table(c, job, "key_segments", CLATTN_I32, batch, longest(a->cu_keys, a->sequences, whole), &keys))
+        !load_table(c, job, "query_segments", CLATTN_I32, batch,
+                    cla_longest(a->cu_queries, a->sequences, a->q.shape[2]), &queries) ||
+        !load_table(c, job, "key_segments", CLATTN_I32, batch, cla_longest(a->cu_keys, a->sequences, whole), &keys))
         return false;
     a->alibi_slopes = slopes ? slopes->data : NULL;
     a->query_segments = queries ? queries->data : NULL;

@@ -2,6 +2,8 @@
 /* ONNX's Attention operator, opsets 23 to 25, in terms of one attention call: 3D inputs are views, present_key and
  * present_value are caches that the past and then the new keys are appended to, and masks may be short. */
 #include "check_onnx.h"
+
+#include "call_facts.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -245,7 +247,7 @@ static bool want_scores(onnx_case *x, const cJSON *out) {
         return false;
     if (mode < 0 || mode > 3)
         return cla_check_error(x->c, "qk_matmul_output_mode is %" PRId64 ", not 0 to 3", mode);
-    const clattn_array *weights = cla_check_new_array(x->c, x->job, cla_check_sums(&x->job->args), 4, shape);
+    const clattn_array *weights = cla_check_new_array(x->c, x->job, cla_sums_type(&x->job->args), 4, shape);
     if (!weights)
         return false;
     x->job->args.weights = clattn_array_tensor(weights);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sdpa (PyTorch), sdpa_weights and sdpa_mask_1e9 (the seed articles): Q, K, V and perhaps a mask of one rank. */
 #include "check_case.h"
+
+#include "call_facts.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -131,7 +133,7 @@ static bool ask_weights(cla_check_case *c, cla_check_job *job, operands *x) {
     const clattn_attention_args *a = &job->args;
     memcpy(shape, a->q.shape, sizeof shape);
     shape[a->q.rank - 1] = a->k.shape[a->k.rank - 2];
-    x->weights = cla_check_new_array(c, job, cla_check_sums(a), a->q.rank, shape);
+    x->weights = cla_check_new_array(c, job, cla_sums_type(a), a->q.rank, shape);
     if (!x->weights)
         return false;
     job->args.weights = clattn_array_tensor(x->weights);

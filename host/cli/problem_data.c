@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "problem_data.h"
+
+#include "call_facts.h"
 #include <string.h>
 
 /* splitmix64 (Steele, Lea & Flood 2014) */
@@ -111,18 +113,15 @@ static clattn_status create_main(const cla_problem_text *t, uint64_t *seed, cla_
     return clattn_array_create(t->o_dtype, 4, o, &data->o);
 }
 
-/* The type of the sums, which sinks have. */
-static clattn_dtype sums(const cla_problem_text *t) {
-    const bool wide =
-        t->dtype == CLATTN_F64 || t->k_dtype == CLATTN_F64 || t->v_dtype == CLATTN_F64 || t->o_dtype == CLATTN_F64;
-    return wide ? CLATTN_F64 : CLATTN_F32;
-}
-
 static clattn_status create_arrays(const cla_problem_text *t, uint64_t seed, cla_problem_data *data) {
     const int64_t keys = t->page_size > 0 ? (t->keys + t->page_size - 1) / t->page_size * t->page_size : t->keys;
     const int64_t mask[] = {t->queries, keys};
     RETURN_ON_FAILURE(create_sequences(t, &seed, data));
     RETURN_ON_FAILURE(create_main(t, &seed, data));
+    const clattn_attention_args types = {.q = clattn_array_tensor(&data->q),
+                                         .k = clattn_array_tensor(&data->k),
+                                         .v = clattn_array_tensor(&data->v),
+                                         .o = clattn_array_tensor(&data->o)};
     if (t->bias)
         RETURN_ON_FAILURE(random_reals(t->dtype, 2, mask, &seed, &data->bias));
     if (t->keep)
@@ -136,7 +135,7 @@ static clattn_status create_arrays(const cla_problem_text *t, uint64_t seed, cla
     if (t->align == CLATTN_ALIGN_OFFSET)
         RETURN_ON_FAILURE(random_lengths(t->batch, t->offset, false, &seed, &data->offsets));
     if (t->sinks)
-        RETURN_ON_FAILURE(random_reals(sums(t), 1, &t->heads, &seed, &data->sinks));
+        RETURN_ON_FAILURE(random_reals(cla_sums_type(&types), 1, &t->heads, &seed, &data->sinks));
     if (t->alibi) {
         RETURN_ON_FAILURE(clattn_array_create(CLATTN_F32, 1, &t->heads, &data->slopes));
         clattn_alibi_slopes(t->heads, data->slopes.data);

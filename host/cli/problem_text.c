@@ -205,8 +205,7 @@ static bool pages_word(parser *p, const char *value) {
     return *end ? fail(p, "%s: \"%s\" behind the number", p->word, end) : take(p, SLOT_PAGES);
 }
 
-/* One of the first count types. */
-static bool dtype_of(const char *text, size_t length, size_t count, clattn_dtype *dtype) {
+bool cla_dtype_named(const char *text, size_t length, size_t count, clattn_dtype *dtype) {
     static const clattn_dtype dtypes[] = {CLATTN_F32, CLATTN_F64, CLATTN_F16, CLATTN_BF16, CLATTN_Q8_0, CLATTN_Q4_0};
     for (size_t i = 0; i < count; i++)
         if (strlen(clattn_dtype_name(dtypes[i])) == length &&
@@ -220,14 +219,14 @@ static bool dtype_of(const char *text, size_t length, size_t count, clattn_dtype
 static bool kv_word(parser *p, const char *value) {
     const size_t first = strcspn(value, ",");
     const char *second = value[first] ? value + first + 1 : value;
-    if (!dtype_of(value, first, 6, &p->problem->k_dtype) ||
-        !dtype_of(second, strcspn(second, value[first] ? "" : ","), 6, &p->problem->v_dtype))
+    if (!cla_dtype_named(value, first, 6, &p->problem->k_dtype) ||
+        !cla_dtype_named(second, strcspn(second, value[first] ? "" : ","), 6, &p->problem->v_dtype))
         return fail(p, "%s: types of k and v are f32 f64 f16 bf16 q8_0 q4_0: kv=q8_0, or kv=q8_0,q4_0", p->word);
     return take(p, SLOT_KV);
 }
 
 static bool output_word(parser *p, const char *value) {
-    if (!dtype_of(value, strlen(value), 4, &p->problem->o_dtype))
+    if (!cla_dtype_named(value, strlen(value), 4, &p->problem->o_dtype))
         return fail(p, "%s: types of o are f32 f64 f16 bf16", p->word);
     return take(p, SLOT_OUTPUT);
 }
@@ -260,7 +259,7 @@ static bool named_word(parser *p, const char *name, const char *value) {
     } settings[] = {{"window", window_word},   {"align", align_word}, {"scale", scale_word}, {"kv", kv_word},
                     {"softcap", softcap_word}, {"pages", pages_word}, {"o", output_word}};
     bool known;
-    if (!value && dtype_of(name, strlen(name), 4, &p->problem->dtype))
+    if (!value && cla_dtype_named(name, strlen(name), 4, &p->problem->dtype))
         return take(p, SLOT_DTYPE);
     if (strcmp(name, "causal") == 0)
         return causal_word(p, value);

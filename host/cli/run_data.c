@@ -2,6 +2,7 @@
 #include "run_data.h"
 
 #include "args.h"
+#include "call_facts.h"
 #include "job.h"
 #include <stdlib.h>
 #include <string.h>
@@ -50,23 +51,13 @@ static int load_masks(const cla_run_options *o, cla_run_data *d) {
 
 static int64_t batches(const cla_run_data *d) { return d->args.sequences > 0 ? d->args.sequences : d->q.view.shape[0]; }
 
-/* The longest of sequences one after another. */
-static int64_t longest(const int64_t *cu, int64_t sequences) {
-    int64_t most = 0;
-    for (int64_t s = 0; s < sequences; s++)
-        if (cu[s + 1] - cu[s] > most)
-            most = cu[s + 1] - cu[s];
-    return most;
-}
-
 static int64_t query_count(const cla_run_data *d) {
-    return d->cu_queries ? longest(d->cu_queries, d->args.sequences) : d->q.view.shape[2];
+    return cla_longest(d->cu_queries, d->args.sequences, d->q.view.shape[2]);
 }
 
 static int64_t key_count(const cla_run_data *d) {
-    return d->table     ? d->args.table_pages * d->k.view.shape[2]
-           : d->cu_keys ? longest(d->cu_keys, d->args.sequences)
-                        : d->k.view.shape[2];
+    return d->table ? d->args.table_pages * d->k.view.shape[2]
+                    : cla_longest(d->cu_keys, d->args.sequences, d->k.view.shape[2]);
 }
 
 /* ---- numbers for each batch and head ---- */

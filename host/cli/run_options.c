@@ -2,6 +2,7 @@
 #include "run_options.h"
 
 #include "args.h"
+#include "problem_text.h"
 #include <clattn/verify.h>
 #include <stdio.h>
 #include <string.h>
@@ -184,28 +185,17 @@ static int parse_numbers(const cla_args *args, cla_run_options *o) {
 }
 
 /* One of the first count types. */
-static bool parse_type(const char *text, size_t length, size_t count, clattn_dtype *dtype) {
-    static const clattn_dtype dtypes[] = {CLATTN_F32, CLATTN_F64, CLATTN_F16, CLATTN_BF16, CLATTN_Q8_0, CLATTN_Q4_0};
-    for (size_t i = 0; i < count; i++)
-        if (strlen(clattn_dtype_name(dtypes[i])) == length &&
-            strncmp(text, clattn_dtype_name(dtypes[i]), length) == 0) {
-            *dtype = dtypes[i];
-            return true;
-        }
-    return false;
-}
-
 static int parse_types(const cla_args *args, cla_run_options *o) {
     const char *kv = cla_args_value(args, "kv-type"), *out = cla_args_value(args, "o-type");
     o->has_kv_type = kv != NULL;
     o->has_o_type = out != NULL;
-    if (out && !parse_type(out, strlen(out), 4, &o->o_type))
+    if (out && !cla_dtype_named(out, strlen(out), 4, &o->o_type))
         return cla_fail(CLA_EXIT_USAGE, "run: --o-type %s is none of f32, f64, f16, bf16", out);
     if (!kv)
         return CLA_EXIT_OK;
     const size_t first = strcspn(kv, ",");
     const char *second = kv[first] ? kv + first + 1 : kv;
-    if (!parse_type(kv, first, 6, &o->k_type) || !parse_type(second, strlen(second), 6, &o->v_type))
+    if (!cla_dtype_named(kv, first, 6, &o->k_type) || !cla_dtype_named(second, strlen(second), 6, &o->v_type))
         return cla_fail(CLA_EXIT_USAGE,
                         "run: --kv-type %s is no type, and no two types K,V, of f32, f64, f16, bf16, q8_0, q4_0", kv);
     return CLA_EXIT_OK;

@@ -2,6 +2,7 @@
 #include "tensors.h"
 
 #include "args.h"
+#include "call_facts.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,14 +95,10 @@ int cla_input_view(cla_input *input, cla_layout layout, int64_t heads) {
     return CLA_EXIT_OK;
 }
 
-static bool is_float(clattn_dtype dtype) {
-    return dtype == CLATTN_F32 || dtype == CLATTN_F64 || dtype == CLATTN_F16 || dtype == CLATTN_BF16;
-}
-
 int cla_inputs_check(const cla_input *q, const cla_input *k, const cla_input *v) {
     const cla_input *const all[] = {q, k, v};
     for (int i = 0; i < 3; i++)
-        if (!is_float(all[i]->array.dtype))
+        if (!cla_is_float(all[i]->array.dtype))
             return cla_fail(CLA_EXIT_USAGE,
                             "%s (%s) is %s; attention takes f32, f64, f16 and bf16: convert it, in Python: "
                             "%s.astype('float32')",
@@ -145,7 +142,7 @@ static int check_mask_rank(const cla_input *mask) {
 
 int cla_mask_check(cla_input *mask) {
     const clattn_dtype dtype = mask->array.dtype;
-    if (is_float(dtype))
+    if (cla_is_float(dtype))
         return cla_fail(CLA_EXIT_USAGE,
                         "%s (%s) is %s; --%s takes bool or u8. Numbers that are added to the scores go "
                         "to --bias",
@@ -165,7 +162,7 @@ int cla_bias_check(cla_input *bias) {
                         "bias (%s) is %s; --bias takes numbers that are added to the scores. A mask goes to "
                         "--keep (nonzero = may be seen) or --drop (nonzero = may not)",
                         bias->spec, clattn_dtype_name(dtype));
-    if (!is_float(dtype))
+    if (!cla_is_float(dtype))
         return cla_fail(CLA_EXIT_USAGE,
                         "bias (%s) is %s; --bias takes f32, f64, f16 and bf16: convert it, in Python: "
                         "bias.astype('float32')",

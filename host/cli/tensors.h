@@ -44,8 +44,6 @@ int cla_ranks_check(const cla_input *q, const cla_input *k, const cla_input *v);
 /* keep and drop: bool or u8. bias: a float type. Rank 2 to 4; the view is that of the file. */
 int cla_mask_check(cla_input *mask);
 int cla_bias_check(cla_input *bias);
-/* The type of the sums, which lse, weights and sinks have: f64 where anything is f64. */
-clattn_dtype cla_sums_type(const clattn_attention_args *args);
 
 /* Numbers of a file of integers, or of a list "5,8", one for each batch. *numbers is malloc'ed. */
 int cla_numbers_load(const char *option, const char *text, int64_t batch, int64_t **numbers);

@@ -9,14 +9,6 @@ static bool side_by_side(const cla_input *q, cla_layout layout) {
     return layout == CLA_LAYOUT_BSE || (layout == CLA_LAYOUT_UNSET && q->array.rank == 2 && q->view.shape[1] != 1);
 }
 
-clattn_dtype cla_sums_type(const clattn_attention_args *args) {
-    const clattn_tensor *const all[] = {&args->q, &args->k, &args->v, &args->o, &args->bias};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (all[i]->rank > 0 && all[i]->dtype == CLATTN_F64)
-            return CLATTN_F64;
-    return CLATTN_F32;
-}
-
 int cla_output_create(const cla_input *q, cla_layout layout, clattn_dtype dtype, int64_t value_dim, clattn_array *array,
                       clattn_tensor *view) {
     const int rank = q->array.rank;
