@@ -86,8 +86,6 @@ static bool append(onnx_case *x, const clattn_array *past, clattn_tensor *t, cla
     cla_check_job *job = x->job;
     clattn_cache_append_args *old = &job->appends[0], *new = &job->appends[past ? 1 : 0];
     const bool is_key = t == &job->args.k;
-    if (t->shape[2] > INT64_MAX - x->past)
-        return cla_check_error(x->c, "%" PRId64 " keys after %" PRId64 " are too many", t->shape[2], x->past);
     const int64_t shape[] = {t->shape[0], t->shape[1], x->past + t->shape[2], t->shape[3]};
     *present = cla_check_new_array(x->c, job, t->dtype, 4, shape);
     if (!*present)

@@ -146,6 +146,21 @@ onnx "a precision that is none" 's/{}/{\\"softmax_precision\\":7}/' 'softmax_pre
 onnx "half a cache" 's/V\\"]/V\\",\\"past_key\\"]/' 'only one of past_key and past_value'
 onnx "a cache within and one without" \
     's/23/24/;s/V\\"]/V\\",\\"past_key\\",\\"past_value\\",\\"nonpad_kv_seqlen\\"]/' 'nonpad_kv_seqlen and a cache of its own'
+# empty FILE DESCRIPTION NAME SHAPE...: a case "c" with tensors of no elements
+empty() {
+    file=$1
+    header="{\"__metadata__\":{\"c\":\"$2\"}"
+    shift 2
+    while [ $# -gt 0 ]; do
+        header="$header,\"c/$1\":{\"dtype\":\"F32\",\"shape\":[$2],\"data_offsets\":[0,0]}"
+        shift 2
+    done
+    printf '' | pack "$file" "$header}"
+}
+empty "$work/columns.safetensors" "$(printf %s "$onnx" | sed 's/{}/{\\"q_num_heads\\":10000,\\"kv_num_heads\\":1}/')" \
+    Q 0,1,10000 K 0,2,1 V 0,2,1000000000000000 Y 0,1,1
+run 1 "Attention: columns that are too many" "$work/columns.safetensors" --device cpu
+says "Attention: columns that are too many" '10000 heads of 1000000000000000 columns are too many'
 onnx "a negative soft cap" 's/{}/{\\"softcap\\":-1}/' 'softcap: -1'
 onnx "a window below -1" 's/23/25/;s/{}/{\\"left_window_size\\":-2}/' 'a window of -2 and -1 keys'
 bad "RotaryEmbedding: of opset 22" 's/Attention/RotaryEmbedding/;s/23/22/;s/\[.*\],/[],/' 'its opset is 22' "$onnx" 1,1,1,1
