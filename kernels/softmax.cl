@@ -53,7 +53,7 @@ void softmax_rows(__global real *scratch, __global real *weights, __global real 
 #if INTERVAL
     seen = cla_keys_of(&masks, a.b0 + b, a.i0 + i);
 #endif
-    real m = sink > -INFINITY ? sink : -INFINITY, l = R(0.0);
+    real m = -INFINITY, l = R(0.0);
     __global real *w = weights + a.w_0 + (a.b0 + b) * a.w_b + (a.h0 + h) * a.w_h + (a.i0 + i) * a.w_i;
     const int form = a.has_weights ? a.form : CLA_FORM_SOFTMAX;
     for (int j = lid; j < a.M; j += WG) {
@@ -73,7 +73,8 @@ void softmax_rows(__global real *scratch, __global real *weights, __global real 
         m = x > m ? x : m;
     }
     shared[lid] = m;
-    m = cla_reduce_max(shared, lid, WG);
+    const real most = cla_reduce_max(shared, lid, WG);
+    m = sink > most ? sink : most;
     for (int from = lid; from < a.M; from += SHORT_SUM * WG) {
         const int end = a.M - from < SHORT_SUM * WG ? a.M : from + SHORT_SUM * WG;
         real part = R(0.0);
@@ -87,10 +88,11 @@ void softmax_rows(__global real *scratch, __global real *weights, __global real 
     }
     shared[lid] = l;
     l = cla_reduce_sum(shared, lid, WG);
+    const int none = most == -INFINITY && l == R(0.0); /* no key seen: O = 0, whatever the sink is */
     if (sink != -INFINITY) /* a logit without a value */
         l += EXP(sink - m) * (real)a.power;
     if (lid == 0) {
-        scratch[a.sum_0 + row] = l;
+        scratch[a.sum_0 + row] = none ? R(0.0) : l;
         if (a.has_lse) /* no key seen: -inf, as m and the logarithm are */
             lse[a.lse_0 + (a.b0 + b) * a.lse_b + (a.h0 + h) * a.lse_h + (a.i0 + i) * a.lse_i] =
                 m + log(l / (real)a.power);

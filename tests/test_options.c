@@ -3,6 +3,7 @@
  * (test_grid.c) has all pairs of them; here a failure names the option. */
 #include "oracle.h"
 #include "testing.h"
+#include <math.h>
 #include <stdio.h>
 
 static void agree(const oracle_config *config) {
@@ -129,4 +130,34 @@ Test(options, scratch_full_of_nan) {
           {SIZES, TYPED, .k_type = CLATTN_Q8_0, .o_type = CLATTN_F16, .layout = ORACLE_TRANSPOSED, .buffers = true,
            .caller_workspace = true, .page_size = 16},
           {.N = 1, .M = 2000, .D = 16, .buffers = true, .caller_workspace = true, .lengths = true});
+}
+
+/* Semantics R1: O = 0 in a row that sees no key, and LSE is the sink. */
+Test(options, a_row_without_keys_is_zero_whatever_its_sink_is) {
+    enum { H = 3, N = 2, M = 40, D = 4 };
+    float x[H * N * D], k[M * D], o[H * N * D], lse[H * N], sinks[H] = {NAN, INFINITY, 1.5f};
+    const unsigned char keep[M] = {0};
+    const int64_t q[] = {1, H, N, D}, ks[] = {1, 1, M, D}, heads[] = {H}, mask[] = {1, M};
+    oracle_runner runners[ORACLE_RUNNERS];
+    const size_t count = oracle_open(runners);
+    for (int i = 0; i < H * N * D; i++)
+        x[i] = 1;
+    for (int i = 0; i < M * D; i++)
+        k[i] = 1;
+    for (size_t r = 0; r < count; r++) {
+        const clattn_attention_args a = {.q = clattn_tensor_host(x, CLATTN_F32, 4, q),
+                                         .k = clattn_tensor_host(k, CLATTN_F32, 4, ks),
+                                         .v = clattn_tensor_host(k, CLATTN_F32, 4, ks),
+                                         .o = clattn_tensor_host(o, CLATTN_F32, 4, q),
+                                         .lse = clattn_tensor_host(lse, CLATTN_F32, 3, q),
+                                         .keep = clattn_tensor_host((void *)(uintptr_t)keep, CLATTN_BOOL, 2, mask),
+                                         .sinks = clattn_tensor_host(sinks, CLATTN_F32, 1, heads),
+                                         .algorithm = runners[r].algorithm};
+        cr_assert_eq(clattn_attention(runners[r].context, &a), CLATTN_OK, "%s", clattn_last_error());
+        for (int i = 0; i < H * N * D; i++)
+            cr_expect_eq(o[i], 0, "%s: o[%d] is %g", runners[r].algorithm, i, (double)o[i]);
+        for (int i = 2 * N; i < 3 * N; i++)
+            cr_expect_float_eq(lse[i], 1.5f, 1e-6, "%s: lse %g", runners[r].algorithm, (double)lse[i]);
+    }
+    oracle_close(runners, count);
 }
