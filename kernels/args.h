@@ -13,14 +13,36 @@ typedef float cl_float;
 #include <CL/cl_platform.h>
 #endif
 
+/* One batch of the interval masks. Rows start at q_row and k_row: sequences one after another, else 0. */
+typedef struct cla_span {
+    cl_long q_row, k_row;
+    cl_int keys, queries; /* lengths */
+    cl_int offset;        /* of the position of query 0 */
+    cl_int prefix;        /* keys before it are seen in spite of causal */
+} cla_span;
+
+/* Storage types, as the run-time values of kernels: those of clattn_dtype. */
+#define CLA_F32 0
+#define CLA_F64 1
+#define CLA_F16 2
+#define CLA_BF16 3
+#define CLA_U8 6
+#define CLA_BOOL 7
+#define CLA_Q8_0 8 /* blocks of 32: f16 scale, 32 int8 */
+#define CLA_Q4_0 9 /* blocks of 32: f16 scale, 32 nibbles from -8; the first 16 are the low ones */
+
 /* Masks: which keys a query sees, and what is added to its scores. Absent tensors have strides 0. */
 typedef struct cla_mask_args {
     cl_long keep_b, keep_h, keep_i, keep_j, keep_0;
     cl_long drop_b, drop_h, drop_i, drop_j, drop_0;
     cl_long bias_b, bias_h, bias_i, bias_j, bias_0;
     cl_long left, right; /* window around p = i + offset, at most 2^32 */
-    cl_int M, causal, windowed;
-    cl_int has_keep, has_drop, has_bias;
+    cl_long sinks_0;
+    cl_long softcap_bits; /* of the soft cap as double, for f64 */
+    cl_int N, M, causal, windowed;
+    cl_int has_keep, has_drop, has_bias, bias_type;
+    cl_int has_slopes, has_segments, has_sinks;
+    cl_float softcap; /* 0: none */
 } cla_mask_args;
 
 /* Fused attention. Grid: groups are counted tile first, then value chunk, head, batch. */
@@ -30,18 +52,30 @@ typedef struct cla_attention_args {
     cl_long v_b, v_h, v_j, v_0;
     cl_long o_b, o_h, o_i, o_0;
     cl_long lse_b, lse_h, lse_i, lse_0;
+    cl_long k_page, v_page; /* strides of pages; k_j and v_j are then strides within one, k_b and v_b 0 */
     cla_mask_args mask;
     cl_long scale_bits; /* of the scale as double, for f64 */
+    cl_long part_0;     /* sums of splits in scratch: one after another for a row, rows [B, H, N] */
     cl_int N, M, D, Dv;
-    cl_int H, group;    /* query heads; query heads per key head */
-    cl_int rows, tiles; /* queries of a tile, tiles of a head */
-    cl_int columns;     /* value columns of a chunk */
-    cl_int chunks;      /* value chunks of a row */
-    cl_int long_first;  /* the tiles with the longest rows start first */
-    cl_int has_lse;
+    cl_int H, group;        /* query heads; query heads per key head */
+    cl_int rows, tiles;     /* queries of a tile, tiles of a head */
+    cl_int columns;         /* value columns of a chunk */
+    cl_int chunks;          /* value chunks of a row */
+    cl_int long_first;      /* the tiles with the longest rows start first */
+    cl_int has_lse, ragged; /* ragged: a batch has no rows after spans[b].queries */
+    cl_int q_type, k_type, v_type, o_type;
+    cl_int page_size, pages;   /* keys of a page, 0: not paged; pages of a batch in the table [B, pages] */
+    cl_int splits, split_keys; /* keys in so many splits, of split_keys each */
+    cl_int part;               /* numbers that a split leaves for a row: columns of O, then maximum and sum */
     cl_float scale;
-    cl_int pad;
+    cl_int has_counts; /* of blocks of keys, for the profile */
 } cla_attention_args;
+
+/* Forms of weights: those of clattn_weights_form. */
+#define CLA_FORM_SOFTMAX 0
+#define CLA_FORM_SCALED 1
+#define CLA_FORM_CAPPED 2
+#define CLA_FORM_MASKED 3
 
 /* Row softmax over a buffer of scores, one chunk of rows [B, H, N] at a time; see softmax.cl. */
 typedef struct cla_softmax_args {
@@ -54,9 +88,35 @@ typedef struct cla_softmax_args {
     cl_int b0, h0, i0; /* first batch, head and query of the chunk */
     cl_int H, N, M;    /* heads and queries of the chunk; keys */
     cl_int has_weights, has_lse;
+    cl_int form;  /* of the weights: a CLA_FORM */
+    cl_int paged; /* keys past the end of a batch are in no page */
     cl_float scale;
     cl_float power; /* of two: weights are kept times this, so that their sum stays below 1 */
 } cla_softmax_args;
+
+/* Weights of chosen rows and what is made of them, from Q and K again; see weights.cl. */
+typedef struct cla_weights_args {
+    cl_long q_b, q_h, q_i, q_0;
+    cl_long k_b, k_h, k_j, k_0, k_page;
+    cl_long w_b, w_h, w_i, w_j, w_0; /* weights */
+    cl_long c_b, c_h, c_j, c_0;      /* column sums */
+    cl_long e_b, e_h, e_i, e_0;      /* entropy */
+    cl_long sum_0, part_0; /* in scratch: maximum and sum of each row [B, H, N], column sums [B, H, chunks, M] */
+    cla_mask_args mask;
+    cl_long scale_bits;
+    cl_int B, H, group, N, M, D;
+    cl_int heads, queries;          /* how many rows are of, of the lists or of all */
+    cl_int has_heads, has_queries;  /* there is a list */
+    cl_int form, mean;              /* of the weights: a CLA_FORM; over the heads */
+    cl_int interval, ragged, paged; /* paged: a batch has no keys past its length */
+    cl_int row_tiles, key_tiles;    /* of a head */
+    cl_int chunks, chunk_tiles;     /* chunks of queries, and tiles of each */
+    cl_int has_entropy;
+    cl_int q_type, k_type;
+    cl_int page_size, pages;
+    cl_float scale;
+    cl_int pad;
+} cla_weights_args;
 
 /* Columns of V for the chunk's key heads, without what is not finite; see softmax.cl. */
 typedef struct cla_values_args {
@@ -77,11 +137,41 @@ typedef struct cla_outputs_args {
     cl_int Hk, group, columns, blocks; /* key heads of the chunk, its heads a key head, columns of O, blocks of keys */
 } cla_outputs_args;
 
+/* Rows of x to places in y, rotated on the way; see cache.cl. */
+typedef struct cla_rotary_args {
+    cl_long x_b, x_h, x_i, x_d, x_0;
+    cl_long y_b, y_h, y_i, y_d, y_0; /* y_b: of pages, where y is in pages */
+    cl_long cos_b, cos_i, cos_d, cos_0;
+    cl_long sin_b, sin_i, sin_d, sin_0;
+    cl_int B, H, N, D; /* of x */
+    cl_int pairs, adjacent;
+    cl_int has_rows, has_places;
+    cl_int x_type, y_type, cos_type, sin_type;
+} cla_rotary_args;
+
+/* Merging of partial results; see merge.cl. Strides of one of them: o [B, H, N, Dv], lse [B, H, N]. */
+#define MERGE_PARTS 4
+typedef struct cla_merge_part {
+    cl_long o_b, o_h, o_i, o_d, o_0;
+    cl_long lse_b, lse_h, lse_i, lse_0;
+    cl_int o_type, pad;
+} cla_merge_part;
+typedef struct cla_merge_args {
+    cla_merge_part parts[MERGE_PARTS], out;
+    cl_int H, N, Dv, count;          /* parts here */
+    cl_int continues, last, has_lse; /* there is a state before; the outputs are written, not a state */
+    cl_int pad;
+} cla_merge_args;
+
 /* Strided copy or fill over [n0, n1, n2, n3], innermost last. */
 typedef struct cla_copy_args {
     cl_long n0, n1, n2, n3;
     cl_long x_0, x_s0, x_s1, x_s2, x_s3;
     cl_long y_0, y_s0, y_s1, y_s2, y_s3;
+    cl_int x_type, y_type;
+    cl_int page_size, pages; /* of x, for copy_pages: rows of a page, entries of a batch in the table */
+    cl_int columns;          /* of x, for copy_short */
+    cl_int excludes;         /* the byte that excludes a key */
 } cla_copy_args;
 
 #endif

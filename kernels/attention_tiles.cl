@@ -3,11 +3,12 @@
  * no N x M buffer. Must not know: vendors, the host's buffers, how the key was chosen. A work-group owns BM = TR NR
  * queries of one head and at most 4 TC NV columns of O, and walks the keys BN = TC NC at a time; a work-item owns NR
  * queries x NC keys of the scores and NR queries x 4 NV columns of O in registers. Key: REAL; TR, TC, NR, NC, NV; DC
- * dims a slice of Q and K, JC keys a slice of V; SLICED 0 or 1 (see multiply_scores); ALIGNED4 0; 1: D, Dv, strides
- * and offsets of q, k, v, o are multiples of 4; 2: base pointers are aligned to 4 elements, too; MASKS 1: intervals,
- * 2: tensors. */
+ * dims a slice of Q and K, JC keys a slice of V; SLICED 0 or 1 (see multiply_scores); STAGED 1: storage and layout may
+ * be any, quantised or paged, 0: all is of type real, and D, Dv, strides and offsets of q, k, v, o are multiples of 4;
+ * ALIGNED4, where STAGED is 0: 2: base pointers are aligned to 4 elements, too, 1: not; MASKS 1: intervals, 2: score
+ * masks. */
 #define INTERVAL (MASKS & 1)
-#define TENSOR (MASKS & 2)
+#define SCORE (MASKS & 2)
 #define WG (TR * TC)
 #define BM (TR * NR)
 #define BN (TC * NC)
@@ -17,12 +18,13 @@
 #define SCORE_TILES ((BN + BM) * DSTRIDE)
 #define WEIGHT_TILES (BM * PSTRIDE + BM * TC / 4)
 #define TILES (SCORE_TILES > WEIGHT_TILES ? SCORE_TILES : WEIGHT_TILES)
+#define KEY_LOADS (BN / (WG / (DC / 4))) /* real4s that a work-item loads of a slice */
+#define QUERY_LOADS (BM / (WG / (DC / 4)))
+#define VALUE_LOADS (JC * VSTRIDE / WG)
 #if NC % 4 || TC % 4 || JC % 4 || 4 * TC % JC || BN % JC || JC * VSTRIDE % WG || DC % 8 || WG % (DC / 4) || \
-    BN % (WG / (DC / 4)) || BM % (WG / (DC / 4))
+    BN % (WG / (DC / 4)) || BM % (WG / (DC / 4)) || TR > JC
 #error "attention_tiles: impossible key"
 #endif
-/* x indexes registers, so the loop must vanish; some compilers unroll it only in a function of its own. */
-#define EACH(x, count) _Pragma("unroll") for (int x = 0; x < (count); x++)
 /* The weight of an excluded key. It is told from other zeros only where its value must be selected away. */
 #define EXCLUDED (-R(0.0))
 
@@ -37,52 +39,91 @@ static inline real4 weights_of(real4 x) {
 #endif
 }
 
-/* p[d .. d+3], zero from `dims` on; dims >= 1. No load waits for a test, so that many are under way at once. */
-static inline real4 load4(__global const real *p, int d, int dims) {
-#if ALIGNED4 == 2
-    const real4 x = *(__global const real4 *)(p + min(d, dims - 4));
-    return d < dims ? x : (real4)(R(0.0));
-#elif ALIGNED4 == 1
-    const real4 x = vload4(0, p + min(d, dims - 4));
-    return d < dims ? x : (real4)(R(0.0));
-#else
-    const real4 x =
-        (real4)(p[min(d, dims - 1)], p[min(d + 1, dims - 1)], p[min(d + 2, dims - 1)], p[min(d + 3, dims - 1)]);
-    return (real4)(d < dims ? x.x : R(0.0), d + 1 < dims ? x.y : R(0.0), d + 2 < dims ? x.z : R(0.0),
-                   d + 3 < dims ? x.w : R(0.0));
-#endif
-}
-
 /* Dims d .. d + DC of BN keys from n on and BM queries from i0 on. Rows past the end repeat the last (they are masked,
  * or never stored). */
-static inline void fill_scores(__local real4 *keys, __local real4 *queries, __global const real *K,
-                               __global const real *Q, const cla_attention_args *a, int n, int i0, int d, uint lid) {
-    const int row = lid / (DC / 4), col = lid % (DC / 4), step = WG / (DC / 4);
-    real4 k[BN / (WG / (DC / 4))], q[BM / (WG / (DC / 4))];
-    EACH(x, BN / step) k[x] = load4(K + min(n + row + step * x, a->M - 1) * a->k_j, d + 4 * col, a->D);
-    EACH(x, BM / step) q[x] = load4(Q + min(i0 + row + step * x, a->N - 1) * a->q_i, d + 4 * col, a->D);
-    EACH(x, BN / step) keys[(row + step * x) * DSTRIDE + col] = k[x];
-    EACH(x, BM / step) queries[(row + step * x) * DSTRIDE + col] = q[x];
+static inline void fill_scores(__local real4 *keys, __local real4 *queries, const matrix *K, const matrix *Q, int n,
+                               int end, int i0, int N, int d, uint lid) {
+    const int row = lid / (DC / 4), col = lid % (DC / 4), step = WG / (DC / 4), place = d + 4 * col;
+    real4 k[KEY_LOADS], q[QUERY_LOADS];
+#if STAGED
+    long at_k[KEY_LOADS], at_q[QUERY_LOADS];
+    EACH(x, KEY_LOADS) at_k[x] = row_at(K, min(n + row + step * x, end - 1)) + min(place, K->dims - 4);
+    EACH(x, QUERY_LOADS) at_q[x] = row_at(Q, min(i0 + row + step * x, N - 1)) + min(place, K->dims - 4);
+    LOAD_QUADS(k, KEY_LOADS, K, at_k);
+    LOAD_QUADS(q, QUERY_LOADS, Q, at_q);
+    EACH(x, KEY_LOADS) k[x] = place < K->dims ? k[x] : (real4)(R(0.0));
+    EACH(x, QUERY_LOADS) q[x] = place < K->dims ? q[x] : (real4)(R(0.0));
+#else
+    EACH(x, KEY_LOADS) k[x] = load4(K, min(n + row + step * x, end - 1), place);
+    EACH(x, QUERY_LOADS) q[x] = load4(Q, min(i0 + row + step * x, N - 1), place);
+#endif
+    EACH(x, KEY_LOADS) keys[(row + step * x) * DSTRIDE + col] = k[x];
+    EACH(x, QUERY_LOADS) queries[(row + step * x) * DSTRIDE + col] = q[x];
 }
 
-/* Row y of a slice of V is the key that column x0 + y of the weights stands for; from M on, zeros. Raises *poison when
- * a value is no finite number: only then can a weight of zero do harm. */
-static inline void fill_values(__local real4 *dst, __global const real *V, long stride, int n, int x0, int M, int width,
-                               uint lid, __local int *poison) {
-    const int first = n + x0 / (4 * TC) * (4 * TC) + x0 % (4 * TC) / 4;
-    real4 v[JC * VSTRIDE / WG], probe = (real4)(R(0.0));
-    EACH(x, JC * VSTRIDE / WG) {
-        const int y = (lid + WG * x) / VSTRIDE, col = (lid + WG * x) % VSTRIDE, j = first + y % 4 * TC + y / 4;
-        v[x] = load4(V + min(j, M - 1) * stride, 4 * col, width);
-        v[x] = j < M ? v[x] : (real4)(R(0.0));
+/* The key that row y of the slice of V from column x0 of the weights on stands for. */
+static inline int key_of(int n, int x0, int y) {
+    return n + x0 / (4 * TC) * (4 * TC) + x0 % (4 * TC) / 4 + y % 4 * TC + y / 4;
+}
+
+/* A slice of V; rows of keys from `end` on are zeros. Raises *poison when a value is no finite number: only then can a
+ * weight of zero do harm. */
+static inline void fill_values(__local real4 *dst, const matrix *V, int n, int x0, int end, uint lid,
+                               __local int *poison) {
+    real4 v[VALUE_LOADS], probe = (real4)(R(0.0));
+#if STAGED
+    long at[VALUE_LOADS];
+    EACH(x, VALUE_LOADS) {
+        const int y = (lid + WG * x) / VSTRIDE, col = lid + WG * x - y * VSTRIDE;
+        at[x] = row_at(V, min(key_of(n, x0, y), end - 1)) + min(4 * col, V->dims - 4);
     }
-    EACH(x, JC * VSTRIDE / WG) {
+    LOAD_QUADS(v, VALUE_LOADS, V, at);
+#endif
+    EACH(x, VALUE_LOADS) {
+        const int y = (lid + WG * x) / VSTRIDE, col = lid + WG * x - y * VSTRIDE, j = key_of(n, x0, y);
+#if STAGED
+        v[x] = j < end && 4 * col < V->dims ? v[x] : (real4)(R(0.0));
+#else
+        v[x] = load4(V, min(j, end - 1), 4 * col);
+        v[x] = j < end ? v[x] : (real4)(R(0.0));
+#endif
+    }
+    EACH(x, VALUE_LOADS) {
         dst[lid + WG * x] = v[x];
         probe = fma(v[x], (real4)(R(0.0)), probe);
     }
-    if (MASKS && !(probe.x + probe.y + probe.z + probe.w == R(0.0)))
+    if (MASKS && any(isnan(probe))) /* 0 or NaN; a sum of its parts would crash Oclgrind */
         atomic_or(poison, 1);
 }
+
+#if STAGED
+/* The same where rows are not whole. */
+static inline void fill_scores_apart(__local real4 *keys, __local real4 *queries, const matrix *K, const matrix *Q,
+                                     int n, int end, int i0, int N, int d, uint lid) {
+    const int col = lid % (DC / 4), step = WG / (DC / 4);
+#pragma unroll 1
+    for (int row = lid / (DC / 4); row < BN; row += step)
+        load_parts((__local real *)(keys + row * DSTRIDE + col), K, min(n + row, end - 1), d + 4 * col);
+#pragma unroll 1
+    for (int row = lid / (DC / 4); row < BM; row += step)
+        load_parts((__local real *)(queries + row * DSTRIDE + col), Q, min(i0 + row, N - 1), d + 4 * col);
+}
+
+static inline void fill_values_apart(__local real4 *dst, const matrix *V, int n, int x0, int end, uint lid,
+                                     __local int *poison) {
+    real4 probe = (real4)(R(0.0));
+#pragma unroll 1
+    for (uint x = lid; x < JC * VSTRIDE; x += WG) {
+        const int y = x / VSTRIDE, col = x - y * VSTRIDE, j = key_of(n, x0, y);
+        load_parts((__local real *)(dst + x), V, min(j, end - 1), 4 * col);
+        const real4 v = j < end ? dst[x] : (real4)(R(0.0));
+        dst[x] = v;
+        probe = fma(v, (real4)(R(0.0)), probe);
+    }
+    if (MASKS && any(isnan(probe)))
+        atomic_or(poison, 1);
+}
+#endif
 
 /* One slice of S += Q K^T: NR + NC real4s read for 4 NR NC multiply-adds. SLICED sums each slice apart: a third of the
  * error. */
@@ -129,14 +170,15 @@ static inline void select_values(real4 o[NR][NV], __local const real *p, __local
         }
 }
 
-/* One tensor mask, `a` with the flags of the others cleared: then no load waits for a test. `more`: after another. */
-__attribute__((always_inline)) static inline void
-fetch_mask(__local real *p, const cla_mask_args *a, __global const uchar *keep, __global const uchar *drop,
-           __global const real *bias, int b, int h, int i, int last, int j, int more) {
+/* Some score masks, `a` with the flags of the others cleared: then no load waits for a test. `more`: after others. */
+INLINE void fetch_some(__local real *p, const cla_masks *m, const cla_mask_args *a, int b, int h, int i, int last,
+                       int j, int end, int more) {
+    cla_masks some = *m;
+    some.a = a;
 #pragma unroll 2
     for (int r = 0; r < NR; r++) {
         real x[NC];
-        EACH(c, NC) x[c] = cla_bias_of(a, keep, drop, bias, b, h, min(i + TR * r, last), min(j + TC * c, a->M - 1));
+        EACH(c, NC) x[c] = cla_added_to(&some, b, h, min(i + TR * r, last), min(j + TC * c, end - 1));
         EACH(c, NC) {
             __local real *to = p + 4 * (TR * PSTRIDE * r + TC * (c / 4)) + c % 4;
             *to = more && x[c] != -INFINITY ? *to : x[c];
@@ -144,22 +186,47 @@ fetch_mask(__local real *p, const cla_mask_args *a, __global const uchar *keep, 
     }
 }
 
-/* What tensor masks add to the own scores, -inf to exclude, into the place where the own weights will be: that takes no
+/* What score masks add to the own scores, -inf to exclude, into the place where the own weights will be: that takes no
  * registers. i and j: the first own query and key. */
-static inline void fetch_masks(__local real *p, const cla_mask_args *a, __global const uchar *keep,
-                               __global const uchar *drop, __global const real *bias, int b, int h, int i, int last,
-                               int j) {
-    cla_mask_args one = *a;
-    one.has_keep = one.has_drop = 0;
-    fetch_mask(p, &one, keep, drop, bias, b, h, i, last, j, 0); /* zeros where there is no bias */
-    one.has_bias = 0;
-    one.has_keep = 1;
-    if (a->has_keep)
-        fetch_mask(p, &one, keep, drop, bias, b, h, i, last, j, 1);
-    one.has_keep = 0;
-    one.has_drop = 1;
-    if (a->has_drop)
-        fetch_mask(p, &one, keep, drop, bias, b, h, i, last, j, 1);
+INLINE void fetch_masks(__local real *p, const cla_masks *m, int b, int h, int i, int last, int j, int end) {
+    cla_mask_args a = *m->a;
+    a.has_keep = a.has_drop = a.has_segments = 0;
+#if !STAGED
+    a.bias_type = CLA_REAL_TYPE;
+#endif
+    fetch_some(p, m, &a, b, h, i, last, j, end, 0); /* zeros where there is neither bias nor slope */
+    a.has_bias = a.has_slopes = 0;
+    a.has_keep = 1;
+    if (m->a->has_keep)
+        fetch_some(p, m, &a, b, h, i, last, j, end, 1);
+    a.has_keep = 0;
+    a.has_drop = 1;
+    if (m->a->has_drop)
+        fetch_some(p, m, &a, b, h, i, last, j, end, 1);
+    a.has_drop = 0;
+    a.has_segments = 1;
+    if (m->a->has_segments)
+        fetch_some(p, m, &a, b, h, i, last, j, end, 1);
+}
+
+/* The soft cap, by way of the same place: one tanh in a loop, which could not index registers. */
+static inline void cap_scores(real s[NR][NC], __local real4 *p, real cap) {
+    EACH(r, NR) EACH(g, NC / 4) p[TR * PSTRIDE * r + TC * g] =
+        (real4)(s[r][4 * g], s[r][4 * g + 1], s[r][4 * g + 2], s[r][4 * g + 3]);
+#pragma unroll 1
+    for (int r = 0; r < NR; r++)
+#pragma unroll 1
+        for (int g = 0; g < NC / 4; g++) {
+            __local real4 *x = p + TR * PSTRIDE * r + TC * g;
+            *x = cap * tanh(*x / cap);
+        }
+    EACH(r, NR) EACH(g, NC / 4) {
+        const real4 x = p[TR * PSTRIDE * r + TC * g];
+        s[r][4 * g] = x.x;
+        s[r][4 * g + 1] = x.y;
+        s[r][4 * g + 2] = x.z;
+        s[r][4 * g + 3] = x.w;
+    }
 }
 
 static inline void add_masks(real s[NR][NC], __local const real4 *p) {
@@ -176,9 +243,9 @@ static inline void scale_scores(real s[NR][NC], real scale) {
     EACH(r, NR) EACH(c, NC) s[r][c] *= scale;
 }
 
-/* Drops keys outside the rows' intervals, where there are `some`; returns whether a key below M is excluded, by an
+/* Drops keys outside the rows' intervals, where there are `some`; returns whether a key below `end` is excluded, by an
  * interval or by a score of -inf. j: the first own key. */
-static inline int drop_scores(real s[NR][NC], int some, __local const int2 *bounds, int j, int M) {
+static inline int drop_scores(real s[NR][NC], int some, __local const int2 *bounds, int j, int end) {
     real low = INFINITY;
     EACH(r, NR) EACH(c, NC) low = fmin(low, s[r][c]);
     int excluded = low == -INFINITY;
@@ -187,12 +254,12 @@ static inline int drop_scores(real s[NR][NC], int some, __local const int2 *boun
 #if INTERVAL
             const int2 w = bounds[TR * r] - j;
 #else
-            const int2 w = (int2)(0, M - j);
+            const int2 w = (int2)(0, end - j);
 #endif
             EACH(c, NC) {
                 const int drop = TC * c < w.x || TC * c >= w.y;
                 s[r][c] = drop ? -INFINITY : s[r][c];
-                excluded |= drop && j + TC * c < M; /* from M on the values are zeros */
+                excluded |= drop && j + TC * c < end; /* from there on the values are zeros */
             }
         }
     return excluded;
@@ -255,27 +322,18 @@ static inline void join_sums(real l[NR], __local const real *sums) {
     EACH(r, NR) EACH(x, TC) l[r] += sums[WG * r + x];
 }
 
-/* The pointer moves, rather than an index: else some compilers keep the loop, and o in memory. */
-static inline void store_rows(__global real *O, long stride, int i, int N, int tc, int width, const real l[NR],
-                              real4 o[NR][NV]) {
-    O += i * stride + 4 * tc;
+/* A logit without a value joins each row: sums become relative to the larger of m and it. `scale`: what O is divided
+ * by. Without a sink (-inf): 1 / l. */
+static inline void finish_rows(real m[NR], real l[NR], real scale[NR], real sink) {
     EACH(r, NR) {
-        const real inverse = l[r] == R(0.0) ? R(0.0) : R(1.0) / l[r];
-        EACH(z, NV) {
-            const real4 x = o[r][z] * inverse;
-            const int rest = i + TR * r < N ? width - 4 * (tc + TC * z) : 0;
-#if ALIGNED4 == 2
-            if (rest > 0)
-                *(__global real4 *)(O + 4 * TC * z) = x;
-#elif ALIGNED4 == 1
-            if (rest > 0)
-                vstore4(x, 0, O + 4 * TC * z);
-#else
-            const real y[4] = {x.x, x.y, x.z, x.w};
-            EACH(e, 4) if (e < rest) O[4 * TC * z + e] = y[e];
-#endif
+        const real top = sink > m[r] ? sink : m[r], seen = l[r];
+        real shrink = R(1.0);
+        if (sink != -INFINITY) {
+            shrink = m[r] == -INFINITY ? R(0.0) : exp(m[r] - top);
+            l[r] = l[r] * shrink + exp(sink - top);
+            m[r] = top;
         }
-        O += TR * stride;
+        scale[r] = seen == R(0.0) ? R(0.0) : shrink / l[r];
     }
 }
 
@@ -293,16 +351,21 @@ static inline int rest_of(size_t x, size_t quotient, int count) { return (uint)x
 
 /* O[b,h,i,:] = sum_j P V, P = softmax over the keys that i sees; LSE[b,h,i] natural.
  *   Groups  tiles x chunks x H x B of WG, counted in this order: tile of rows, chunk of `columns` value columns.
- *   Needs   N, M >= 1; scale finite; columns <= 4 TC NV; absent tensors are NULL, spans too where there is no interval.
+ *   Needs   N, M >= 1; scale finite; columns <= 4 TC NV, a multiple of 4;
+ *           absent tensors are NULL, spans too where there is no interval.
  *   Local   bytes of a real x (4 TILES + 4 JC VSTRIDE) + 8 BM + 4 WG + 4.
  *   Barriers a key tile 2 ceil(D / DC) + 1 + 2 BN / JC, in uniform flow: after each fill and after each last read.
  *   Special a score of -inf is excluded; a row that keeps no key gives 0, LSE -inf; NaN and +inf scores give NaN.
  *   Source  Milakov & Gimelshein 2018 (online softmax), Dao 2023 (query tiles outside, key tiles inside). */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-attention_tiles(__global const real *restrict Q, __global const real *restrict K, __global const real *restrict V,
-                __global real *restrict O, __global real *restrict LSE, __global const int2 *restrict spans,
+attention_tiles(__global const ELEMENT *restrict Q, __global const ELEMENT *restrict K,
+                __global const ELEMENT *restrict V, __global ELEMENT *restrict O, __global real *restrict LSE,
+                __global const cla_span *restrict spans,
                 __global const uchar *restrict keep, __global const uchar *restrict drop,
-                __global const real *restrict bias, const cla_attention_args a) {
+                __global const ELEMENT *restrict bias, __global const float *restrict slopes,
+                __global const int *restrict q_segments, __global const int *restrict k_segments,
+                __global const real *restrict sinks, __global const int *restrict table,
+                __global uint *restrict counts, const cla_attention_args a) {
     __local real4 tiles[TILES]; /* slices of K and Q; then the weights and the row maxima */
     __local real4 values[JC * VSTRIDE];
     __local int2 bounds[INTERVAL ? BM : 1];
@@ -315,14 +378,40 @@ attention_tiles(__global const real *restrict Q, __global const real *restrict K
     const int tile = rest_of(id, pass, a.tiles), chunk = rest_of(pass, head, a.chunks);
     const int h = rest_of(head, batch, a.H), b = batch;
     const int i0 = (a.long_first ? a.tiles - 1 - tile : tile) * BM, width = min(a.columns, a.Dv - chunk * a.columns);
-    Q += a.q_0 + b * a.q_b + h * a.q_h;
-    K += a.k_0 + b * a.k_b + h / a.group * a.k_h;
-    V += a.v_0 + b * a.v_b + h / a.group * a.v_h + chunk * a.columns;
+#if MASKS
+    const cla_masks masks = {&a.mask, spans, keep, drop, bias, slopes, q_segments, k_segments};
+#endif
+#if SCORE
+    const int adds =
+        a.mask.has_keep | a.mask.has_drop | a.mask.has_bias | a.mask.has_slopes | a.mask.has_segments;
+#endif
+    long q_row = 0, k_row = 0;
+    int N = a.N;
+#if INTERVAL
+    if (a.ragged) {
+        q_row = spans[b].q_row;
+        k_row = spans[b].k_row;
+        N = spans[b].queries;
+    }
+#endif
+    matrix q = matrix_of(Q, a.q_0 + b * a.q_b + h * a.q_h + q_row * a.q_i, a.q_i, a.q_type, a.D);
+    matrix k = matrix_of(K, a.k_0 + b * a.k_b + h / a.group * a.k_h + k_row * a.k_j, a.k_j, a.k_type, a.D);
+    matrix v = matrix_of(V, a.v_0 + b * a.v_b + h / a.group * a.v_h + k_row * a.v_j, a.v_j, a.v_type, width);
+    v.column = chunk * a.columns;
+#if STAGED
+    k.page = a.k_page, v.page = a.v_page;
+    k.page_size = v.page_size = a.page_size;
+    k.table = v.table = table + (long)b * a.pages;
+    k.whole &= (a.k_page & 3) == 0;
+    v.whole &= ((a.v_page | v.column) & 3) == 0;
+#endif
     if (lid == 0)
         poison = 0;
 #if INTERVAL
-    for (uint row = lid; row < BM; row += WG) /* rows after N are copies of the last */
-        bounds[row] = spans ? cla_keys_of(&a.mask, spans, b, min(i0 + (int)row, a.N - 1)) : (int2)(0, a.M);
+    for (uint row = lid; row < BM; row += WG) /* rows after N are copies of the last, if there is any here */
+        bounds[row] = i0 >= N ? (int2)(a.M, 0)
+                      : spans ? cla_keys_of(&masks, b, min(i0 + (int)row, N - 1))
+                              : (int2)(0, a.M);
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
 #if INTERVAL
@@ -332,27 +421,36 @@ attention_tiles(__global const real *restrict Q, __global const real *restrict K
 #else
     const int4 hull = (int4)(0, 0, a.M, a.M);
 #endif
-    real m[NR], l[NR]; /* l: over this work-item's own keys, joined at the end */
+    const int end = hull.w; /* no key from there on is read */
+    real m[NR], l[NR];      /* l: over this work-item's own keys, joined at the end */
     real4 o[NR][NV];
     clear_row(m, -INFINITY);
     clear_row(l, R(0.0));
     clear_values(o);
-    for (int n = hull.x / BN * BN; n < hull.w; n += BN) {
+    for (int n = hull.x / BN * BN; n < end; n += BN) {
         real s[NR][NC];
         clear_scores(s);
         for (int d = 0; d < a.D; d += DC) {
-            fill_scores(tiles, queries, K, Q, &a, n, i0, d, lid);
+#if STAGED
+            if (!k.whole || !q.whole)
+                fill_scores_apart(tiles, queries, &k, &q, n, end, i0, N, d, lid);
+            else
+#endif
+                fill_scores(tiles, queries, &k, &q, n, end, i0, N, d, lid);
             barrier(CLK_LOCAL_MEM_FENCE);
             multiply_scores(s, queries + tr * DSTRIDE, tiles + tc * DSTRIDE, min(a.D - d + 3, DC) / 4);
             barrier(CLK_LOCAL_MEM_FENCE);
         }
         scale_scores(s, SCALE_OF(a));
-#if TENSOR
-        fetch_masks((__local real *)(tiles + tr * PSTRIDE + tc), &a.mask, keep, drop, bias, b, h, i0 + tr, a.N - 1,
-                    n + tc);
-        add_masks(s, tiles + tr * PSTRIDE + tc);
+#if SCORE
+        if (a.mask.softcap > 0.0f)
+            cap_scores(s, tiles + tr * PSTRIDE + tc, OF_BITS(a.mask.softcap_bits, a.mask.softcap));
+        if (adds) {
+            fetch_masks((__local real *)(tiles + tr * PSTRIDE + tc), &masks, b, h, i0 + tr, N - 1, n + tc, end);
+            add_masks(s, tiles + tr * PSTRIDE + tc);
+        }
 #endif
-        int excluded = drop_scores(s, n < hull.y || n + BN > hull.z, bounds + tr, n + tc, a.M);
+        int excluded = drop_scores(s, n < hull.y || n + BN > hull.z, bounds + tr, n + tc, end);
         share_maxima(s, (__local real *)maxima + lid);
         excludes[lid] = excluded;
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -360,8 +458,13 @@ attention_tiles(__global const real *restrict Q, __global const real *restrict K
             excluded |= excludes[tr * TC + x];
         soften(s, m, l, o, maxima + tr * (TC / 4), tiles + tr * PSTRIDE + tc);
         for (int x = 0; x < BN; x += JC) {
-            if (width > 0)
-                fill_values(values, V, a.v_j, n, x, a.M, width, lid, &poison);
+#if STAGED
+            if (width > 0 && !v.whole)
+                fill_values_apart(values, &v, n, x, end, lid, &poison);
+            else
+#endif
+                if (width > 0)
+                fill_values(values, &v, n, x, end, lid, &poison);
             barrier(CLK_LOCAL_MEM_FENCE);
             if (width > 0 && (excluded & (MASKS ? poison : 1)))
                 select_values(o, (__local const real *)(tiles + tr * PSTRIDE) + x, values + tc);
@@ -374,7 +477,15 @@ attention_tiles(__global const real *restrict Q, __global const real *restrict K
     barrier(CLK_LOCAL_MEM_FENCE);
     clear_row(l, R(0.0));
     join_sums(l, (__local const real *)maxima + tr * TC);
-    store_rows(O + a.o_0 + b * a.o_b + h * a.o_h + chunk * a.columns, a.o_i, i0 + tr, a.N, tc, width, l, o);
+    real scale[NR];
+    finish_rows(m, l, scale, a.mask.has_sinks ? sinks[a.mask.sinks_0 + h] : -INFINITY);
+    const long place = a.o_0 + b * a.o_b + h * a.o_h + q_row * a.o_i + chunk * a.columns;
+    store_rows(O, place, a.o_type, a.o_i, i0 + tr, N, tc, width, scale, o, values + lid * NV);
     if (a.has_lse && chunk == 0 && tc == 0)
-        store_lse(LSE + a.lse_0 + b * a.lse_b + h * a.lse_h, a.lse_i, i0 + tr, a.N, m, l);
+        store_lse(LSE + a.lse_0 + b * a.lse_b + h * a.lse_h + q_row * a.lse_i, a.lse_i, i0 + tr, N, m, l);
+    if (a.has_counts && lid == 0 && i0 < N) {
+        const int first = hull.x / BN, computed = first * BN < end ? (end + BN - 1) / BN - first : 0;
+        const int all = ((a.ragged ? spans[b].keys : a.M) + BN - 1) / BN;
+        cla_count_blocks(counts, computed, max(all - computed, 0));
+    }
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `materialised` does around its two matrix products, a chunk of rows at a time. Scratch holds the chunk's scores
  * [B, H, N, M], dense, which become weights in place; an excluded key's weight is -0.0, which no kept key has.
- * Key: REAL, WG, KEYS (keys of a block of values), MASKS 1: intervals, 2: tensors, 3: both.
+ * Key: REAL, WG, KEYS (keys of a block of values), MASKS 1: intervals, 2: scores, 3: both.
  *   softmax_rows     a work-group owns a row; WG reals of local memory
  *   softmax_values   a work-group owns KEYS keys of a head's values; WG reals of local memory
  *   softmax_outputs  a work-item owns an element of O; no local memory, no barriers
  * Every work-item reaches every barrier. */
 #define INTERVAL (MASKS & 1)
-#define TENSOR (MASKS & 2)
+#define SCORE (MASKS & 2)
 #define SHORT_SUM 64 /* sums of so many first */
 
 #if REAL == 64
@@ -35,32 +35,46 @@ static inline float exp_within_an_ulp(float x) {
 #endif
 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
-void softmax_rows(__global real *scratch, __global real *weights, __global real *lse, __global const int2 *spans,
-                  __global const uchar *keep, __global const uchar *drop, __global const real *bias,
-                  const cla_softmax_args a) {
+void softmax_rows(__global real *scratch, __global real *weights, __global real *lse, __global const cla_span *spans,
+                  __global const uchar *keep, __global const uchar *drop, __global const void *bias,
+                  __global const float *slopes, __global const int *q_segments, __global const int *k_segments,
+                  __global const real *sinks, const cla_softmax_args a) {
     __local real shared[WG];
     const int lid = (int)get_local_id(0);
     const long row = get_group_id(0);
     const long head = row / a.N; /* remainders by hand: Oclgrind does not know what LLVM makes of / and % together */
     const int i = (int)(row - head * a.N), b = (int)(head / a.H), h = (int)(head - (long)b * a.H);
     __global real *s = scratch + a.s_0 + b * a.s_b + h * a.s_h + i * a.s_i;
+#if MASKS
+    const cla_masks masks = {&a.mask, spans, keep, drop, bias, slopes, q_segments, k_segments};
+#endif
+    const real sink = a.mask.has_sinks ? sinks[a.mask.sinks_0 + a.h0 + h] : -INFINITY;
     int2 seen = (int2)(0, a.M);
 #if INTERVAL
-    seen = cla_keys_of(&a.mask, spans, a.b0 + b, a.i0 + i);
+    seen = cla_keys_of(&masks, a.b0 + b, a.i0 + i);
 #endif
     real m = -INFINITY, l = R(0.0);
+    __global real *w = weights + a.w_0 + (a.b0 + b) * a.w_b + (a.h0 + h) * a.w_h + (a.i0 + i) * a.w_i;
+    const int form = a.has_weights ? a.form : CLA_FORM_SOFTMAX;
     for (int j = lid; j < a.M; j += WG) {
         real x = SCALE_OF(a) * s[j];
-#if TENSOR
-        const real add = cla_bias_of(&a.mask, keep, drop, bias, a.b0 + b, a.h0 + h, a.i0 + i, j);
-        x = add == -INFINITY ? add : x + add;
+        if (form == CLA_FORM_SCALED || form == CLA_FORM_CAPPED) {
+            const int known = !a.paged || j < spans[a.b0 + b].keys;
+            w[j * a.w_j] = !known ? -INFINITY : form == CLA_FORM_CAPPED ? cla_cap(&a.mask, x) : x;
+        }
+#if SCORE
+        const real add = cla_added_to(&masks, a.b0 + b, a.h0 + h, a.i0 + i, j);
+        x = add == -INFINITY ? add : cla_cap(&a.mask, x) + add;
 #endif
         x = j < seen.x || j >= seen.y ? -INFINITY : x;
         s[j] = x;
+        if (form == CLA_FORM_MASKED)
+            w[j * a.w_j] = x;
         m = x > m ? x : m;
     }
     shared[lid] = m;
-    m = cla_reduce_max(shared, lid, WG);
+    const real most = cla_reduce_max(shared, lid, WG);
+    m = sink > most ? sink : most;
     for (int from = lid; from < a.M; from += SHORT_SUM * WG) {
         const int end = a.M - from < SHORT_SUM * WG ? a.M : from + SHORT_SUM * WG;
         real part = R(0.0);
@@ -74,14 +88,16 @@ void softmax_rows(__global real *scratch, __global real *weights, __global real 
     }
     shared[lid] = l;
     l = cla_reduce_sum(shared, lid, WG);
+    const int none = most == -INFINITY && l == R(0.0); /* no key seen: O = 0, whatever the sink is */
+    if (sink != -INFINITY) /* a logit without a value */
+        l += EXP(sink - m) * (real)a.power;
     if (lid == 0) {
-        scratch[a.sum_0 + row] = l;
+        scratch[a.sum_0 + row] = none ? R(0.0) : l;
         if (a.has_lse) /* no key seen: -inf, as m and the logarithm are */
             lse[a.lse_0 + (a.b0 + b) * a.lse_b + (a.h0 + h) * a.lse_h + (a.i0 + i) * a.lse_i] =
                 m + log(l / (real)a.power);
     }
-    if (a.has_weights) {
-        __global real *w = weights + a.w_0 + (a.b0 + b) * a.w_b + (a.h0 + h) * a.w_h + (a.i0 + i) * a.w_i;
+    if (a.has_weights && form == CLA_FORM_SOFTMAX) {
         for (int j = lid; j < a.M; j += WG) {
             const real e = s[j];
             w[j * a.w_j] = EXCLUDED(e) ? R(0.0) : e / l;
@@ -128,7 +144,7 @@ void softmax_outputs(__global const real *scratch, __global const int *flags, __
         return;
     const long head = row / a.N;
     const int i = (int)(row - head * a.N), b = (int)(head / a.H), h = (int)(head - (long)b * a.H), hk = h / a.group;
-    __global const int *flag = flags + a.flag_0 + (long)(b * a.Hk + hk) * a.blocks;
+    __global const int *flag = flags + a.flag_0 + ((long)b * a.Hk + hk) * a.blocks;
     __global const real *w = scratch + a.s_0 + row * a.M;
     __global const real *x = v + a.v_0 + b * a.v_b + hk * a.v_h + d;
     __global real *out = o + a.o_0 + b * a.o_b + h * a.o_h + i * a.o_i + d;

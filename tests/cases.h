@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* For the tests of known failures of attention code (test_cases_*.c): one check, on every algorithm and type.
  *
- * Ids are those of the collection the cases come from. Not here, since this version does not do it yet:
- *   16-bit storage   A05 (constant in a mask), D01 (score overflow), D06 (rounding up), F08
- *   soft cap         D03 (before the mask)
- *   merge of splits  A11 (an empty split)
- *   batch-invariant  D08 (its 20 equal runs are E07 here)
- *   self-test        E06 (its shapes are in the grid)
- * Groups F (CLBlast), G (run time) and H (files) are tested with the code they are about. */
+ * Ids are those of the collection the cases come from; a test's name begins with them. Groups A to E are here and in
+ * test_algo_fused_split.c, test_merge.c (A11) and test_determinism.c (D08), group F (CLBlast) in test_cases_clblast.c,
+ * groups G (run time) and H (files) with the code they are about. */
 #ifndef CASES_H
 #define CASES_H
 

@@ -24,12 +24,16 @@ double oracle_normal(oracle_random *random);
 typedef enum oracle_layout {
     ORACLE_BHSD = 0,   /* each tensor dense */
     ORACLE_BSHD,       /* [batch, seq, head, dim], O and LSE too */
-    ORACLE_PACKED,     /* Q, K and V in one array, side by side in a row; K and V only where N != M */
-    ORACLE_TRANSPOSED, /* [batch, head, dim, seq]: no last stride is 1, of weights and masks neither */
+    ORACLE_PACKED,     /* Q, K and V in one array, side by side in a row; apart where rows or types differ */
+    ORACLE_TRANSPOSED, /* [batch, head, dim, seq]: no last stride is 1 but that of blocks, of weights and masks neither
+                        */
     ORACLE_SHARED,     /* one K and V for all batches and key heads, strides 0 */
-    ORACLE_PADDED,     /* dense, with 3 elements behind each row */
+    ORACLE_PADDED,     /* dense, with 3 elements behind each row, a block where the type has blocks */
     ORACLE_LAYOUTS
 } oracle_layout;
+
+/* What lies where nothing may be read: guards, unused pages, keys beyond lengths, scratch, outputs before the call. */
+typedef enum oracle_filler { ORACLE_NAN = 0, ORACLE_ZERO, ORACLE_INFINITY, ORACLE_MINUS_INFINITY } oracle_filler;
 
 /* Bits of the axes that a mask has in full; it has size 1 on the others of its rank. */
 enum { ORACLE_BATCH = 8, ORACLE_HEAD = 4, ORACLE_QUERY = 2, ORACLE_KEY = 1 };
@@ -38,13 +42,18 @@ typedef struct oracle_mask {
     unsigned axes;
 } oracle_mask;
 
-/* All zero but N and D is a plain problem: B and H are then 1, Hk = H, M = N, Dv = D. */
+/* All zero but N and D is a plain problem: B and H are then 1, Hk = H, M = N, Dv = D. Lengths, offsets, segments and
+ * other arrays are made from the seed. */
 typedef struct oracle_config {
-    clattn_dtype dtype; /* f32 or f64 */
+    clattn_dtype dtype; /* f32 or f64; of the sums, which typed decides by the types below */
+    bool typed;         /* else all five are dtype */
+    clattn_dtype q_type, k_type, v_type, o_type, bias_type;
     int64_t B, H, Hk, N, M, D, Dv;
     oracle_layout layout;
-    int64_t guard; /* elements of NaN before and after the data of each array */
-    bool buffers;  /* a plan over buffers, else one call on host arrays */
+    int64_t guard; /* elements of filler before and after the data of each array */
+    oracle_filler filler;
+    bool buffers;          /* a plan over buffers, else one call on host arrays */
+    bool caller_workspace; /* with buffers: scratch of the caller's, full of filler */
     bool lse, weights;
     bool has_scale;
     double scale;
@@ -52,8 +61,15 @@ typedef struct oracle_config {
     clattn_align align; /* with OFFSET the offsets are made from the seed, from -N to M */
     bool has_window;
     int64_t window_left, window_right;
-    bool lengths; /* made from the seed; K and V hold NaN beyond them */
+    bool lengths; /* K and V hold filler beyond them */
     oracle_mask keep, drop, bias;
+    bool short_masks; /* they have two thirds of the columns, or one */
+    double softcap;
+    bool alibi, sinks;
+    bool query_lengths, prefix, segments; /* prefix with causal only */
+    bool sequences;    /* B of them one after another, of lengths up to N and M, one as long as that, and rows behind */
+    int64_t page_size; /* above 0: pages in random order, with lengths, and M rounded up to whole pages */
+    bool batch_invariant;
     uint64_t seed;
 } oracle_config;
 
@@ -61,30 +77,43 @@ typedef struct oracle_outputs {
     double *o, *lse, *weights; /* dense; [B, H, N, Dv], [B, H, N], [B, H, N, M] */
 } oracle_outputs;
 
-/* Inputs are dense and may be changed between make and exact. They hold values of the config's dtype. */
+/* Inputs are dense, however they are laid out for the library, and may be changed between make and exact. They hold
+ * values of their types. Rows of no sequence are NaN in the outputs. */
 typedef struct oracle_case {
     oracle_config config; /* with the defaults filled in */
     double *q, *k, *v;    /* [B, H, N, D], [B, Hk, M, D], [B, Hk, M, Dv] */
     double *bias;         /* dense in its own shape, like keep and drop */
     unsigned char *keep, *drop;
-    int64_t *key_lengths, *offsets; /* [B] */
+    int64_t *key_lengths, *offsets, *query_lengths, *prefix_lengths; /* [B] */
+    float *slopes;                                                   /* [H] */
+    double *sinks;                                                   /* [H], of the type of the sums */
+    int32_t *query_segments, *key_segments;                          /* [B, N], [B, M] */
+    int64_t *cu_queries, *cu_keys;                                   /* [B + 1]; cu_keys NULL with pages */
+    int64_t query_rows, key_rows;                                    /* of the arrays of sequences */
+    int32_t *block_table;                                            /* [B, table_pages] */
+    int64_t table_pages, pages;
     oracle_outputs exact, got;
     struct {
         double o, lse, weights; /* largest error */
     } allowed;
 } oracle_case;
 
-/* Values: normal, masks with about a third excluded. NULL when out of memory. */
+/* Values: normal, masks with about a third excluded. */
 oracle_case *oracle_make(const oracle_config *config);
 void oracle_free(oracle_case *c); /* NULL is allowed */
+/* Queries and keys of a batch: those of the rest see none, or are seen by none. */
+int64_t oracle_queries(const oracle_case *c, int64_t b);
+int64_t oracle_keys(const oracle_case *c, int64_t b);
+/* Where query i stands among the keys. */
+int64_t oracle_position(const oracle_case *c, int64_t b, int64_t i);
 /* Whether query i sees key j, by masks alone; written apart from the library's own code. */
 bool oracle_sees(const oracle_case *c, int64_t b, int64_t h, int64_t i, int64_t j);
 /* The bias of a score, 0 without one. */
 double oracle_bias(const oracle_case *c, int64_t b, int64_t h, int64_t i, int64_t j);
 
-/* Results of the reference in f64 (in long double to judge f64), and what is allowed: twice the error of the plain
- * evaluation in the config's type, of the worst of a few orders of its sums, with a floor. false, with the reason in
- * text, when the two disagree altogether. */
+/* Naive loops in double (in long double to judge f64), which share no code with the library, and what is allowed: twice
+ * the error of the same loops in the type of the sums, of the worst of a few orders, with a floor by the output's type.
+ * false, with the reason in text, when the two disagree altogether. */
 bool oracle_exact(oracle_case *c, char text[ORACLE_TEXT]);
 /* Lays the inputs out, runs an algorithm (NULL: the library's choice) and takes the outputs. Outputs that the algorithm
  * cannot give on this problem are to be left out of the config by the caller. false, with the reason in text, when the
@@ -98,10 +127,16 @@ bool oracle_check(oracle_case *c, clattn_context *context, const char *algorithm
 
 /* One line from which a failure can be made again. */
 const char *oracle_text(const oracle_config *config, char text[ORACLE_TEXT]);
-/* The least error allowed for values of that size: 1e-6 of it for f32, 1e-14 for f64. */
+/* The least error allowed for values of that size: 1e-6 of it for f32, 1e-14 for f64, one unit in the last place for
+ * f16 and bf16. */
 double oracle_floor(clattn_dtype dtype, double largest);
 /* Elements of a dense tensor of the case. */
 int64_t oracle_elements(const int64_t shape[4]);
+/* Values as they are after storage in a type; of blocks whole ones. */
+void oracle_round(clattn_dtype dtype, double *x, int64_t count);
+double oracle_filler_value(oracle_filler filler);
+/* Value of an element of an array, decoded by code of the tests' own. */
+double oracle_decode(clattn_dtype dtype, const void *array, int64_t at);
 
 /* ---- the algorithms of this machine ---- */
 

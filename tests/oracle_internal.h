@@ -11,15 +11,32 @@ void oracle_outputs_free(oracle_outputs *outputs);
 /* [B|1, H|1, N|1, M|1] */
 void oracle_mask_shape(const oracle_config *config, oracle_mask mask, int64_t shape[4]);
 
-typedef enum oracle_order { ORACLE_FORWARD, ORACLE_BACKWARD, ORACLE_IN_LANES, ORACLE_ORDERS } oracle_order;
-/* Naive loops, everything in float or double, sums in this order; outputs of the case's shapes. */
+/* Those after the third turn the numbers round before they are summed up. */
+typedef enum oracle_order { ORACLE_FORWARD, ORACLE_BACKWARD, ORACLE_IN_LANES, ORACLE_ORDERS = 12 } oracle_order;
+/* Naive loops, everything in that type, sums in this order; outputs of the case's shapes. */
 void oracle_plain_float(const oracle_case *c, oracle_order order, const oracle_outputs *outputs);
 void oracle_plain_double(const oracle_case *c, oracle_order order, const oracle_outputs *outputs);
+void oracle_plain_long_double(const oracle_case *c, oracle_order order, const oracle_outputs *outputs);
+/* Elements of that type, bytes of whole elements: the filler's value in each, or all bits set for NaN. */
+void oracle_spread(oracle_filler filler, clattn_dtype dtype, void *data, size_t bytes);
+/* The storage type of a tensor, by its number below. */
+clattn_dtype oracle_type_of(const oracle_config *config, int tensor);
 
 /* ---- oracle_arrays.c: dense values laid out in arrays with guards ---- */
 
-enum { ORACLE_Q, ORACLE_K, ORACLE_V, ORACLE_O, ORACLE_LSE, ORACLE_WEIGHTS, ORACLE_KEEP, ORACLE_DROP, ORACLE_BIAS };
-enum { ORACLE_TENSORS = ORACLE_BIAS + 1 };
+enum {
+    ORACLE_Q,
+    ORACLE_K,
+    ORACLE_V,
+    ORACLE_O,
+    ORACLE_LSE,
+    ORACLE_WEIGHTS,
+    ORACLE_KEEP,
+    ORACLE_DROP,
+    ORACLE_BIAS,
+    ORACLE_SINKS,
+    ORACLE_TENSORS
+};
 
 typedef struct oracle_array {
     unsigned char *data, *before; /* before: a copy from before the call */

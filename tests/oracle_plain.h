@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plain evaluation, for one type: QK^T, row softmax and PV in turn, without care. Its error depends on the order of
  * the sums, so there is more than one. Included by two files that define
- *   REAL, EXP, LOG   the type, and functions of it
- *   ORACLE_PLAIN     the function's full name */
+ *   REAL, EXP, LOG, TANH   the type, and functions of it
+ *   ORACLE_PLAIN           the function's full name */
 #include "oracle_internal.h"
 #include <math.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ typedef struct {
 } sums;
 
 static void add(sums *s, oracle_order order, int64_t at, REAL x) {
-    s->lane[order == ORACLE_IN_LANES ? at % LANES : 0] += x;
+    s->lane[order >= ORACLE_IN_LANES && order % 2 == 0 ? at % LANES : 0] += x;
 }
 
 static REAL total(const sums *s) {
@@ -26,7 +26,9 @@ static REAL total(const sums *s) {
 }
 
 static int64_t turn(oracle_order order, int64_t at, int64_t count) {
-    return order == ORACLE_BACKWARD ? count - 1 - at : at;
+    if (order == ORACLE_BACKWARD)
+        return count - 1 - at;
+    return order <= ORACLE_IN_LANES ? at : (at + (order - ORACLE_IN_LANES) * (count / 10 + 1)) % count;
 }
 
 /* Scores, -inf where excluded. */
@@ -44,7 +46,14 @@ static void scores_of(const oracle_case *c, oracle_order order, int64_t b, int64
             const int64_t d = turn(order, n, f->D);
             add(&sum, order, n, (REAL)q[d] * (REAL)k[d]);
         }
-        s[j] = scale * total(&sum) + (REAL)oracle_bias(c, b, h, i, j);
+        s[j] = scale * total(&sum);
+        if (f->softcap > 0)
+            s[j] = (REAL)f->softcap * TANH(s[j] / (REAL)f->softcap);
+        if (c->slopes) {
+            const int64_t distance = oracle_position(c, b, i) - j;
+            s[j] -= (REAL)c->slopes[h] * (REAL)(distance < 0 ? -distance : distance);
+        }
+        s[j] += (REAL)oracle_bias(c, b, h, i, j);
     }
 }
 
@@ -53,7 +62,8 @@ static void row_of(const oracle_case *c, oracle_order order, int64_t b, int64_t 
     const oracle_config *f = &c->config;
     const int64_t row = (b * f->H + h) * f->N + i;
     const double *v = c->v + (b * f->Hk + h / (f->H / f->Hk)) * f->M * f->Dv;
-    REAL m = -(REAL)INFINITY;
+    const REAL sink = c->sinks ? (REAL)c->sinks[h] : -(REAL)INFINITY;
+    REAL m = sink;
     sums sum = {{0}};
     scores_of(c, order, b, h, i, s);
     for (int64_t j = 0; j < f->M; j++)
@@ -63,6 +73,8 @@ static void row_of(const oracle_case *c, oracle_order order, int64_t b, int64_t 
         s[j] = s[j] == -(REAL)INFINITY ? -1 : EXP(s[j] - m);
         add(&sum, order, n, s[j] == -1 ? 0 : s[j]);
     }
+    if (sink > -(REAL)INFINITY)
+        add(&sum, order, f->M, EXP(sink - m));
     const REAL l = total(&sum);
     for (int64_t d = 0; d < f->Dv; d++) {
         sum = (sums){{0}};
@@ -79,10 +91,23 @@ static void row_of(const oracle_case *c, oracle_order order, int64_t b, int64_t 
         out->lse[row] = (double)(m + LOG(l));
 }
 
+/* A row of no sequence. */
+static void no_row(const oracle_case *c, int64_t row, const oracle_outputs *out) {
+    for (int64_t d = 0; d < c->config.Dv; d++)
+        out->o[row * c->config.Dv + d] = NAN;
+    if (out->lse)
+        out->lse[row] = NAN;
+}
+
 void ORACLE_PLAIN(const oracle_case *c, oracle_order order, const oracle_outputs *outputs) {
     const oracle_config *f = &c->config;
     REAL *s = oracle_alloc((size_t)f->M, sizeof *s);
-    for (int64_t row = 0; row < f->B * f->H * f->N; row++)
-        row_of(c, order, row / (f->H * f->N), row / f->N % f->H, row % f->N, s, outputs);
+    for (int64_t row = 0; row < f->B * f->H * f->N; row++) {
+        const int64_t b = row / (f->H * f->N), i = row % f->N;
+        if (c->cu_queries && i >= c->cu_queries[b + 1] - c->cu_queries[b])
+            no_row(c, row, outputs);
+        else
+            row_of(c, order, b, row / f->N % f->H, i, s, outputs);
+    }
     free(s);
 }

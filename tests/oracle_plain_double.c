@@ -2,5 +2,6 @@
 #define REAL double
 #define EXP exp
 #define LOG log
+#define TANH tanh
 #define ORACLE_PLAIN oracle_plain_double
 #include "oracle_plain.h"

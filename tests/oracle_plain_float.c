@@ -2,5 +2,6 @@
 #define REAL float
 #define EXP expf
 #define LOG logf
+#define TANH tanhf
 #define ORACLE_PLAIN oracle_plain_float
 #include "oracle_plain.h"

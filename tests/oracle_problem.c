@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Problems from a config: values, masks as a predicate, and the line that names a problem. */
-#include "base/str.h"
+/* Problems from a config: values, lengths, tables. */
 #include "oracle_internal.h"
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,16 +35,17 @@ void oracle_mask_shape(const oracle_config *config, oracle_mask mask, int64_t sh
     shape[0] = mask.axes & ORACLE_BATCH ? config->B : 1;
     shape[1] = mask.axes & ORACLE_HEAD ? config->H : 1;
     shape[2] = mask.axes & ORACLE_QUERY ? config->N : 1;
-    shape[3] = mask.axes & ORACLE_KEY ? config->M : 1;
+    shape[3] = !(mask.axes & ORACLE_KEY) ? 1 : config->short_masks ? config->M - config->M / 3 : config->M;
 }
 
 /* ---- values ---- */
 
-/* Values that the config's type holds, so that the f64 copy is the same problem. */
-static double *normals(const oracle_config *config, oracle_random *random, int64_t count) {
+/* Values of that type. */
+static double *normals(oracle_random *random, clattn_dtype dtype, int64_t count) {
     double *x = oracle_alloc((size_t)count, sizeof *x);
     for (int64_t i = 0; i < count; i++)
-        x[i] = config->dtype == CLATTN_F32 ? (double)(float)oracle_normal(random) : oracle_normal(random);
+        x[i] = oracle_normal(random);
+    oracle_round(dtype, x, count);
     return x;
 }
 
@@ -63,12 +62,12 @@ static int64_t mask_elements(const oracle_config *config, oracle_mask mask) {
     return oracle_elements(shape);
 }
 
-/* A length of each batch: all keys, none, or a part. */
-static void make_lengths(oracle_case *c, oracle_random *random) {
-    const oracle_config *f = &c->config;
-    c->key_lengths = oracle_alloc((size_t)f->B, sizeof *c->key_lengths);
+/* A length of each batch: all, none, or a part. */
+static int64_t *make_lengths(const oracle_config *f, oracle_random *random, int64_t most) {
+    int64_t *lengths = oracle_alloc((size_t)f->B, sizeof *lengths);
     for (int64_t b = 0; b < f->B; b++)
-        c->key_lengths[b] = oracle_below(random, 6) == 0 ? f->M : oracle_below(random, f->M + 1);
+        lengths[b] = oracle_below(random, 6) == 0 ? most : oracle_below(random, most + 1);
+    return lengths;
 }
 
 static void make_offsets(oracle_case *c, oracle_random *random) {
@@ -87,10 +86,78 @@ static void make_masks(oracle_case *c, oracle_random *random) {
     if (!f->bias.rank)
         return;
     const int64_t count = mask_elements(f, f->bias);
-    c->bias = normals(f, random, count);
+    c->bias = normals(random, f->bias_type, count);
     for (int64_t i = 0; i < count; i++)
         if (oracle_below(random, 8) == 0)
             c->bias[i] = -INFINITY;
+}
+
+/* Cumulative lengths of B sequences, one of them as long as it may be; *rows has some more. */
+static int64_t *make_cumulative(const oracle_config *f, oracle_random *random, int64_t longest, int64_t *rows) {
+    int64_t *cu = oracle_alloc((size_t)f->B + 1, sizeof *cu);
+    const int64_t which = f->B > 0 ? oracle_below(random, f->B) : 0;
+    for (int64_t b = 0; b < f->B; b++)
+        cu[b + 1] = cu[b] + (b == which ? longest : oracle_below(random, longest + 1));
+    *rows = cu[f->B] + oracle_below(random, 3);
+    return cu;
+}
+
+static int32_t *make_segments(const oracle_config *f, oracle_random *random, int64_t length) {
+    static const int32_t ids[] = {7, INT32_MIN, 0};
+    int32_t *segments = oracle_alloc((size_t)(f->B * length), sizeof *segments);
+    for (int64_t i = 0; i < f->B * length; i++)
+        segments[i] = ids[oracle_below(random, 3)];
+    return segments;
+}
+
+/* Random pages for the keys in use, which all batches have in common where K and V are shared; the other entries are
+ * none. */
+static void make_table(oracle_case *c, oracle_random *random) {
+    const oracle_config *f = &c->config;
+    const bool shared = f->layout == ORACLE_SHARED;
+    c->table_pages = f->M / f->page_size;
+    const int64_t entries = f->B * c->table_pages;
+    c->pages = entries + 3;
+    int32_t *order = oracle_alloc((size_t)c->pages, sizeof *order);
+    for (int64_t i = 0; i < c->pages; i++) {
+        const int64_t j = oracle_below(random, i + 1);
+        order[i] = order[j];
+        order[j] = (int32_t)i;
+    }
+    c->block_table = oracle_alloc((size_t)entries, sizeof *c->block_table);
+    for (int64_t e = 0; e < entries; e++) {
+        const bool used = e % c->table_pages * f->page_size < c->key_lengths[e / c->table_pages];
+        c->block_table[e] = used ? order[shared ? e % c->table_pages : e] : (int32_t)(-1 - 7 * e);
+    }
+    free(order);
+}
+
+static void make_options(oracle_case *c, oracle_random *random) {
+    const oracle_config *f = &c->config;
+    if (f->alibi) {
+        c->slopes = oracle_alloc((size_t)f->H, sizeof *c->slopes);
+        for (int64_t h = 0; h < f->H; h++)
+            c->slopes[h] = (float)(oracle_uniform(random) - 0.3) / 2;
+    }
+    if (f->sinks) {
+        c->sinks = normals(random, f->dtype, f->H);
+        if (f->H > 1 && oracle_below(random, 4) == 0)
+            c->sinks[oracle_below(random, f->H)] = -INFINITY;
+    }
+    if (f->query_lengths)
+        c->query_lengths = make_lengths(f, random, f->N);
+    if (f->prefix)
+        c->prefix_lengths = make_lengths(f, random, f->M);
+    if (f->segments) {
+        c->query_segments = make_segments(f, random, f->N);
+        c->key_segments = make_segments(f, random, f->M);
+    }
+    if (f->sequences)
+        c->cu_queries = make_cumulative(f, random, f->N, &c->query_rows);
+    if (f->sequences && !f->page_size)
+        c->cu_keys = make_cumulative(f, random, f->M, &c->key_rows);
+    if (f->page_size)
+        make_table(c, random);
 }
 
 /* Every head of every batch gets the values of the first. */
@@ -99,27 +166,40 @@ static void share(double *x, int64_t heads, int64_t count) {
         memcpy(x + i * count, x, (size_t)count * sizeof *x);
 }
 
-/* NaN at the keys that lengths hide. */
+/* Filler at the keys that lengths hide. */
 static void poison(oracle_case *c) {
     const oracle_config *f = &c->config;
+    const double filler = oracle_filler_value(f->filler);
     int64_t most = 0;
     for (int64_t b = 0; b < f->B; b++)
-        most = c->key_lengths[b] > most ? c->key_lengths[b] : most;
+        most = oracle_keys(c, b) > most ? oracle_keys(c, b) : most;
     for (int64_t row = 0; row < f->B * f->Hk * f->M; row++) {
-        const int64_t length = f->layout == ORACLE_SHARED ? most : c->key_lengths[row / (f->Hk * f->M)];
+        const int64_t length = f->layout == ORACLE_SHARED ? most : oracle_keys(c, row / (f->Hk * f->M));
         for (int64_t d = 0; row % f->M >= length && d < f->D; d++)
-            c->k[row * f->D + d] = NAN;
+            c->k[row * f->D + d] = filler;
         for (int64_t d = 0; row % f->M >= length && d < f->Dv; d++)
-            c->v[row * f->Dv + d] = NAN;
+            c->v[row * f->Dv + d] = filler;
     }
 }
 
 static void fill_defaults(oracle_config *f) {
+    clattn_dtype *const types[] = {&f->q_type, &f->k_type, &f->v_type, &f->o_type, &f->bias_type};
+    if (f->typed)
+        f->dtype = CLATTN_F32;
+    for (int i = 0; i < 5; i++)
+        if (!f->typed)
+            *types[i] = f->dtype;
+        else if (*types[i] == CLATTN_F64 && (i < 4 || f->bias.rank))
+            f->dtype = CLATTN_F64;
     f->B = f->B ? f->B : 1;
     f->H = f->H ? f->H : 1;
     f->Hk = f->Hk ? f->Hk : f->H;
     f->M = f->M ? f->M : f->N;
     f->Dv = f->Dv ? f->Dv : f->D;
+    if (f->page_size) {
+        f->lengths = true;
+        f->M = (f->M + f->page_size - 1) / f->page_size * f->page_size;
+    }
 }
 
 oracle_case *oracle_make(const oracle_config *config) {
@@ -129,17 +209,18 @@ oracle_case *oracle_make(const oracle_config *config) {
     oracle_config *f = &c->config;
     fill_defaults(f);
     if (f->lengths)
-        make_lengths(c, &random);
+        c->key_lengths = make_lengths(f, &random, f->M);
     if (f->align == CLATTN_ALIGN_OFFSET)
         make_offsets(c, &random);
-    c->q = normals(f, &random, f->B * f->H * f->N * f->D);
-    c->k = normals(f, &random, f->B * f->Hk * f->M * f->D);
-    c->v = normals(f, &random, f->B * f->Hk * f->M * f->Dv);
+    c->q = normals(&random, f->q_type, f->B * f->H * f->N * f->D);
+    c->k = normals(&random, f->k_type, f->B * f->Hk * f->M * f->D);
+    c->v = normals(&random, f->v_type, f->B * f->Hk * f->M * f->Dv);
     make_masks(c, &random);
     if (f->layout == ORACLE_SHARED) {
         share(c->k, f->B * f->Hk, f->M * f->D);
         share(c->v, f->B * f->Hk, f->M * f->Dv);
     }
+    make_options(c, &random);
     if (f->lengths)
         poison(c);
     c->got = oracle_outputs_alloc(f);
@@ -150,84 +231,26 @@ oracle_case *oracle_make(const oracle_config *config) {
 void oracle_free(oracle_case *c) {
     if (!c)
         return;
-    double *const reals[] = {c->q, c->k, c->v, c->bias};
-    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
-        free(reals[i]);
-    free(c->keep);
-    free(c->drop);
-    free(c->key_lengths);
-    free(c->offsets);
+    void *const arrays[] = {c->q,
+                            c->k,
+                            c->v,
+                            c->bias,
+                            c->keep,
+                            c->drop,
+                            c->key_lengths,
+                            c->offsets,
+                            c->query_lengths,
+                            c->prefix_lengths,
+                            c->slopes,
+                            c->sinks,
+                            c->query_segments,
+                            c->key_segments,
+                            c->cu_queries,
+                            c->cu_keys,
+                            c->block_table};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        free(arrays[i]);
     oracle_outputs_free(&c->exact);
     oracle_outputs_free(&c->got);
     free(c);
-}
-
-/* ---- masks ---- */
-
-static int64_t mask_at(const oracle_config *f, oracle_mask mask, int64_t b, int64_t h, int64_t i, int64_t j) {
-    int64_t shape[4];
-    oracle_mask_shape(f, mask, shape);
-    return ((b % shape[0] * shape[1] + h % shape[1]) * shape[2] + i % shape[2]) * shape[3] + j % shape[3];
-}
-
-double oracle_bias(const oracle_case *c, int64_t b, int64_t h, int64_t i, int64_t j) {
-    return c->config.bias.rank ? c->bias[mask_at(&c->config, c->config.bias, b, h, i, j)] : 0;
-}
-
-bool oracle_sees(const oracle_case *c, int64_t b, int64_t h, int64_t i, int64_t j) {
-    const oracle_config *f = &c->config;
-    const int64_t length = c->key_lengths ? c->key_lengths[b] : f->M;
-    int64_t p = i;
-    if (f->align == CLATTN_ALIGN_BOTTOM_RIGHT)
-        p += length - f->N;
-    if (f->align == CLATTN_ALIGN_OFFSET)
-        p += c->offsets[b];
-    bool seen = j < length;
-    if (f->causal && p < j)
-        seen = false;
-    if (f->has_window && f->window_left != CLATTN_UNLIMITED && p - j > f->window_left)
-        seen = false;
-    if (f->has_window && f->window_right != CLATTN_UNLIMITED && j - p > f->window_right)
-        seen = false;
-    if (f->keep.rank && c->keep[mask_at(f, f->keep, b, h, i, j)] == 0)
-        seen = false;
-    if (f->drop.rank && c->drop[mask_at(f, f->drop, b, h, i, j)] != 0)
-        seen = false;
-    return seen;
-}
-
-/* ---- text ---- */
-
-static void append_mask(cla_str *s, const char *name, oracle_mask mask) {
-    if (mask.rank)
-        cla_str_append(s, " %s=rank%d:%s%s%s%s", name, mask.rank, mask.axes & ORACLE_BATCH ? "B" : "1",
-                       mask.axes & ORACLE_HEAD ? "H" : "1", mask.axes & ORACLE_QUERY ? "N" : "1",
-                       mask.axes & ORACLE_KEY ? "M" : "1");
-}
-
-const char *oracle_text(const oracle_config *config, char text[ORACLE_TEXT]) {
-    static const char *const layouts[] = {"bhsd", "bshd", "packed", "transposed", "shared", "padded"};
-    static const char *const aligns[] = {"unset", "top-left", "bottom-right", "offset"};
-    const oracle_config *f = config;
-    cla_str s = {0};
-    cla_str_append(&s, "b%lld h%lld/%lld q%lld k%lld d%lld v%lld %s", (long long)f->B, (long long)f->H,
-                   (long long)f->Hk, (long long)f->N, (long long)f->M, (long long)f->D, (long long)f->Dv,
-                   clattn_dtype_name(f->dtype));
-    cla_str_append(&s, " %s guard=%lld %s seed=%llu%s%s", layouts[f->layout], (long long)f->guard,
-                   f->buffers ? "plan" : "call", (unsigned long long)f->seed, f->lse ? " lse" : "",
-                   f->weights ? " weights" : "");
-    if (f->causal || f->has_window)
-        cla_str_append(&s, "%s align=%s", f->causal ? " causal" : "", aligns[f->align]);
-    if (f->has_window)
-        cla_str_append(&s, " window=%lld,%lld", (long long)f->window_left, (long long)f->window_right);
-    if (f->lengths)
-        cla_str_append(&s, " lengths");
-    append_mask(&s, "keep", f->keep);
-    append_mask(&s, "drop", f->drop);
-    append_mask(&s, "bias", f->bias);
-    if (f->has_scale)
-        cla_str_append(&s, " scale=%.17g", f->scale);
-    snprintf(text, ORACLE_TEXT, "%s", cla_str_text(&s));
-    cla_str_free(&s);
-    return text;
 }

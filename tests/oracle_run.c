@@ -3,13 +3,31 @@
 #include "oracle_internal.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- running ---- */
 
-static clattn_status over_buffers(oracle_arrays *arrays, clattn_context *context) {
+/* As much as the plan asks for, full of filler. */
+static clattn_status give_workspace(clattn_context *context, const oracle_config *config, clattn_plan *plan,
+                                    clattn_buffer **workspace) {
+    clattn_plan_info info;
+    clattn_status status = clattn_plan_info_get(plan, &info);
+    if (status == CLATTN_OK)
+        status = clattn_buffer_create(context, info.workspace_bytes, workspace);
+    if (status != CLATTN_OK)
+        return status;
+    void *filler = oracle_alloc(info.workspace_bytes, 1);
+    oracle_spread(config->filler, config->dtype, filler, info.workspace_bytes);
+    status = clattn_buffer_upload(*workspace, 0, filler, info.workspace_bytes);
+    free(filler);
+    return status == CLATTN_OK ? clattn_plan_set_workspace(plan, *workspace) : status;
+}
+
+static clattn_status over_buffers(const oracle_config *config, oracle_arrays *arrays, clattn_context *context) {
     clattn_attention_args args = arrays->args;
     clattn_plan *plan = NULL;
+    clattn_buffer *workspace = NULL;
     clattn_status status = CLATTN_OK;
     for (int i = 0; status == CLATTN_OK && i < arrays->count; i++) {
         oracle_array *a = &arrays->list[i];
@@ -25,25 +43,29 @@ static clattn_status over_buffers(oracle_arrays *arrays, clattn_context *context
         }
     if (status == CLATTN_OK)
         status = clattn_plan_create(context, &args, &plan);
+    if (status == CLATTN_OK && args.caller_workspace)
+        status = give_workspace(context, config, plan, &workspace);
     if (status == CLATTN_OK)
         status = clattn_plan_execute(plan, NULL);
     for (int i = 0; status == CLATTN_OK && i < arrays->count; i++)
         status = clattn_buffer_download(arrays->list[i].buffer, 0, arrays->list[i].data, arrays->list[i].bytes);
     clattn_plan_destroy(plan);
+    clattn_buffer_destroy(workspace);
     return status;
 }
 
 static const char *named(const char *algorithm) { return algorithm ? algorithm : "(chosen)"; }
 
 bool oracle_run(oracle_case *c, clattn_context *context, const char *algorithm, char text[ORACLE_TEXT]) {
-    static const char *const names[ORACLE_TENSORS] = {"q", "k", "v", "o", "lse", "weights", "keep", "drop", "bias"};
+    static const char *const names[ORACLE_TENSORS] = {"q",       "k",    "v",    "o",    "lse",
+                                                      "weights", "keep", "drop", "bias", "sinks"};
     oracle_arrays arrays;
     char problem[ORACLE_TEXT];
     size_t at = 0;
     oracle_arrays_make(c, &arrays);
     arrays.args.algorithm = algorithm;
     const clattn_status status =
-        c->config.buffers ? over_buffers(&arrays, context) : clattn_attention(context, &arrays.args);
+        c->config.buffers ? over_buffers(&c->config, &arrays, context) : clattn_attention(context, &arrays.args);
     if (status != CLATTN_OK)
         snprintf(text, ORACLE_TEXT, "%s on %.400s: %s: %.400s", named(algorithm), oracle_text(&c->config, problem),
                  clattn_status_name(status), clattn_last_error());

@@ -86,23 +86,27 @@ Test(attention_errors, storage_is_one_buffer_or_one_array) {
     refused(args, CLATTN_E_ARGUMENT, "v: has both a buffer and a host array");
 }
 
-Test(attention_errors, types_that_differ_are_named) {
+Test(attention_errors, types_that_attention_does_not_take_are_named) {
+    static const int64_t blocks[] = {B, H, N, 32};
     clattn_attention_args args = valid();
-    args.k.dtype = CLATTN_F64;
-    refused(args, CLATTN_E_DTYPE, "k: is f64, but q is f32");
+    args.k.dtype = CLATTN_I32;
+    refused(args, CLATTN_E_DTYPE, "k: is i32; attention takes f32, f64, f16 and bf16: convert it");
     args = valid();
-    args.o.dtype = CLATTN_F16;
-    refused(args, CLATTN_E_DTYPE, "o: is f16, but q is f32");
+    args.q = clattn_tensor_host(room, CLATTN_Q8_0, 4, blocks);
+    refused(args, CLATTN_E_DTYPE, "q: is q8_0; attention takes f32, f64, f16 and bf16, and quantised types as k and v");
     args = valid();
-    args.q.dtype = CLATTN_F16;
-    refused(args, CLATTN_E_DTYPE, "q: is f16");
+    args.o = clattn_tensor_host(out, CLATTN_Q4_0, 4, blocks);
+    refused(args, CLATTN_E_DTYPE, "o: is q4_0; attention takes f32, f64, f16 and bf16, and quantised types as k and v");
     args = valid();
     args.q.dtype = (clattn_dtype)31;
     refused(args, CLATTN_E_DTYPE, "q: 31 is no dtype");
     args = valid();
+    args.k.dtype = CLATTN_Q8_0;
+    refused(args, CLATTN_E_SHAPE, "k: q8_0 is in blocks of 32 along the last axis, and its size 8");
+    args = valid();
     args.bias = host4(1, 1, N, M);
-    args.bias.dtype = CLATTN_F64;
-    refused(args, CLATTN_E_DTYPE, "bias: is f64, but q is f32");
+    args.bias.dtype = CLATTN_BOOL;
+    refused(args, CLATTN_E_DTYPE, "bias: is bool; an additive mask is of a float type");
     args = valid();
     args.keep = host4(1, 1, N, M);
     refused(args, CLATTN_E_DTYPE, "keep: is f32; a mask of yes and no is bool or u8");
@@ -110,13 +114,25 @@ Test(attention_errors, types_that_differ_are_named) {
     args.drop = host4(1, 1, N, M);
     args.drop.dtype = CLATTN_I32;
     refused(args, CLATTN_E_DTYPE, "drop: is i32; a mask of yes and no is bool or u8");
-    args = valid();
-    args.lse = clattn_tensor_host(room, CLATTN_F64, 3, (const int64_t[]){B, H, N});
-    refused(args, CLATTN_E_DTYPE, "lse: is f64, but q is f32");
+}
+
+/* f64 where anything is f64, else f32. */
+Test(attention_errors, outputs_and_sinks_of_another_type_than_the_sums_are_named) {
+    clattn_attention_args args = valid();
+    args.lse = clattn_tensor_host(out + 4096, CLATTN_F64, 3, (const int64_t[]){B, H, N});
+    refused(args, CLATTN_E_DTYPE, "lse: is f64, but the sums here are f32, and so is it");
+    args.lse.dtype = CLATTN_F16;
+    refused(args, CLATTN_E_DTYPE, "lse: is f16, but the sums here are f32");
+    args.lse.dtype = CLATTN_F32;
+    args.k.dtype = CLATTN_F64;
+    refused(args, CLATTN_E_DTYPE, "lse: is f32, but the sums here are f64");
     args = valid();
     args.weights = host4(B, H, N, M);
     args.weights.dtype = CLATTN_F64;
-    refused(args, CLATTN_E_DTYPE, "weights: is f64, but q is f32");
+    refused(args, CLATTN_E_DTYPE, "weights: is f64, but the sums here are f32");
+    args = valid();
+    args.sinks = clattn_tensor_host(room, CLATTN_F16, 1, (const int64_t[]){H});
+    refused(args, CLATTN_E_DTYPE, "sinks: are f16, but the sums here are f32");
 }
 
 Test(attention_errors, shapes_that_do_not_fit_are_named_with_both_numbers) {
@@ -143,7 +159,7 @@ Test(attention_errors, shapes_that_do_not_fit_are_named_with_both_numbers) {
     refused(args, CLATTN_E_SHAPE, "k: 3 key heads do not divide 4 query heads");
     args = valid();
     args.lse = clattn_tensor_host(room, CLATTN_F32, 3, (const int64_t[]){B, H, M});
-    refused(args, CLATTN_E_SHAPE, "lse [2, 4, 7]: should be [1, 2, 4, 5]");
+    refused(args, CLATTN_E_SHAPE, "lse [2, 4, 7]: should be [2, 4, 5]");
     args = valid();
     args.weights = host4(B, H, M, N);
     refused(args, CLATTN_E_SHAPE, "weights [2, 4, 7, 5]: should be [2, 4, 5, 7]");
@@ -200,15 +216,91 @@ Test(attention_errors, windows_lengths_and_scales_out_of_range) {
     refused(args, CLATTN_E_ARGUMENT, "window: -1,3");
     args = valid();
     args.key_lengths = lengths[0];
-    refused(args, CLATTN_E_SHAPE, "key_lengths: batch 1 has -1, outside 0 to 7 keys");
+    refused(args, CLATTN_E_SHAPE, "key_lengths: batch 1 has -1, outside 0 to 7");
     args.key_lengths = lengths[1];
-    refused(args, CLATTN_E_SHAPE, "key_lengths: batch 0 has 8, outside 0 to 7 keys");
+    refused(args, CLATTN_E_SHAPE, "key_lengths: batch 0 has 8, outside 0 to 7");
     for (int i = 0; i < 4; i++) {
         args = valid();
         args.has_scale = true;
         args.scale = scales[i];
         refused(args, CLATTN_E_ARGUMENT, "is not a finite number of type f32");
     }
+}
+
+Test(attention_errors, caps_slopes_and_sinks_out_of_range) {
+    static const double caps[] = {-1, INFINITY, NAN, 1e39, 1e-50};
+    static const float slopes[H] = {1, 2, INFINITY, 3};
+    clattn_attention_args args = valid();
+    for (int i = 0; i < 5; i++) {
+        args.softcap = caps[i];
+        refused(args, CLATTN_E_ARGUMENT, "it is 0 (none) or a number above that f32 holds");
+    }
+    args = valid();
+    args.alibi_slopes = slopes;
+    refused(args, CLATTN_E_ARGUMENT, "alibi_slopes: head 2 has inf, not a finite number");
+    args = valid();
+    args.sinks = clattn_tensor_host(room, CLATTN_F32, 1, (const int64_t[]){HK});
+    refused(args, CLATTN_E_SHAPE, "sinks [2]: should be [4], one a query head");
+    args.sinks = clattn_tensor_host(room, CLATTN_F32, 2, (const int64_t[]){1, H});
+    refused(args, CLATTN_E_SHAPE, "sinks [1, 4]: should be [4]");
+    args.sinks = clattn_tensor_host(room, CLATTN_F32, 1, (const int64_t[]){H});
+    args.sinks.stride[0] = 2;
+    refused(args, CLATTN_E_SHAPE, "sinks: have stride 2");
+}
+
+Test(attention_errors, lengths_prefixes_and_segments_that_do_not_go_together) {
+    static const int64_t none[B] = {0, 0}, minus[B] = {0, -1}, over[B] = {6, 5}, beyond[B] = {0, 8};
+    static const int32_t segments[B * M] = {0};
+    clattn_attention_args args = valid();
+    args.query_lengths = minus;
+    refused(args, CLATTN_E_SHAPE, "query_lengths: batch 1 has -1, outside 0 to 5");
+    args.query_lengths = over;
+    refused(args, CLATTN_E_SHAPE, "query_lengths: batch 0 has 6, outside 0 to 5");
+    args = valid();
+    args.prefix_lengths = none;
+    refused(args, CLATTN_E_ARGUMENT, "prefix_lengths: loosen causal, which is not set");
+    args.causal = true;
+    args.align = CLATTN_ALIGN_TOP_LEFT;
+    args.prefix_lengths = beyond;
+    refused(args, CLATTN_E_SHAPE, "prefix_lengths: batch 1 has 8, outside 0 to 7");
+    args = valid();
+    args.query_segments = segments;
+    refused(args, CLATTN_E_ARGUMENT, "key_segments: are missing; give both or none");
+    args = valid();
+    args.key_segments = segments;
+    refused(args, CLATTN_E_ARGUMENT, "query_segments: are missing; give both or none");
+    args = valid();
+    args.alibi_slopes = (const float *)room;
+    refused(args, CLATTN_E_ARGUMENT, "align: ALiBi with 5 queries and 7 keys needs an alignment");
+}
+
+Test(attention_errors, sequences_are_counted_from_0_and_fit) {
+    static const int64_t good_q[] = {0, 2, 5}, good_k[] = {0, 3, 7}, from_1[] = {1, 2, 5}, falls[] = {0, 5, 2};
+    static const int64_t over[] = {0, 2, 6}, lengths[] = {1, 1};
+    const clattn_attention_args two = valid();
+    clattn_attention_args args = two;
+    args.q.shape[0] = args.k.shape[0] = args.v.shape[0] = args.o.shape[0] = 1;
+    args.sequences = 2;
+    args.cu_queries = good_q;
+    args.cu_keys = good_k;
+    const clattn_attention_args good = args;
+#define REFUSED(change, code, part)                                                                                    \
+    args = good;                                                                                                       \
+    change;                                                                                                            \
+    refused(args, code, part)
+    REFUSED(args.sequences = 0, CLATTN_E_ARGUMENT, "sequences: is 0, and cumulative lengths are given");
+    REFUSED(args.sequences = -1, CLATTN_E_ARGUMENT, "sequences: -1 is negative");
+    REFUSED(args.cu_keys = NULL, CLATTN_E_ARGUMENT, "cu_keys: is NULL, with 2 sequences");
+    REFUSED(args.cu_queries = NULL, CLATTN_E_ARGUMENT, "cu_queries: is NULL, with 2 sequences");
+    REFUSED(args.cu_queries = from_1, CLATTN_E_ARGUMENT, "cu_queries: starts with 1, not 0");
+    REFUSED(args.cu_keys = falls, CLATTN_E_ARGUMENT, "cu_keys: falls from 5 to 2 at sequence 1");
+    REFUSED(args.cu_queries = over, CLATTN_E_SHAPE, "cu_queries: ends at 6, and the tensor has 5 rows");
+    REFUSED(args.query_lengths = lengths, CLATTN_E_ARGUMENT, "query_lengths: cu_queries says the lengths");
+    REFUSED(args.q.shape[0] = args.k.shape[0] = args.v.shape[0] = args.o.shape[0] = 2, CLATTN_E_SHAPE,
+            "q: batch 2; sequences one after another have a batch of 1");
+    REFUSED(args.keep = clattn_tensor_host(room, CLATTN_BOOL, 2, (const int64_t[]){1, 1}), CLATTN_E_UNSUPPORTED,
+            "sequences: cannot be combined with weights, keep, drop or bias");
+#undef REFUSED
 }
 
 Test(attention_errors, outputs_may_not_overlap_themselves) {
@@ -243,7 +335,7 @@ Test(attention_errors, an_algorithm_is_named_right_or_not_at_all) {
     args.algorithm = "fused";
     SUCCEEDS(clattn_context_create("cpu", NULL, &cpu));
     FAILS(clattn_attention(cpu, &args), CLATTN_E_ARGUMENT,
-          "algorithm \"fused\": there is none; the algorithms are fused_lanes, fused_tiles, ");
+          "algorithm \"fused\": there is none; the algorithms are fused_split, fused_lanes, fused_tiles, ");
     args.algorithm = "materialised";
     FAILS(clattn_attention(cpu, &args), CLATTN_E_UNSUPPORTED, "algorithm materialised: runs on OpenCL devices");
     clattn_context_destroy(cpu);

@@ -136,12 +136,18 @@ Test(dtype, the_same_type_is_copied_bit_by_bit) {
 }
 
 Test(dtype, sizes_and_names) {
-#define DTYPE(name, value, bytes, text)                                                                                \
+#define DTYPE(name, value, length, bytes, text)                                                                        \
     cr_expect_eq(clattn_dtype_size(name), bytes);                                                                      \
+    cr_expect_eq(clattn_dtype_length(name), length);                                                                   \
+    cr_expect_eq(clattn_dtype_bytes(name, 64), 64 / length * bytes);                                                   \
+    cr_expect_eq(clattn_dtype_bytes(name, 31), length == 1 ? 31 * bytes : 0);                                          \
     cr_expect_str_eq(clattn_dtype_name(name), text);
     CLATTN_DTYPE_LIST(DTYPE)
 #undef DTYPE
-    cr_expect_eq(clattn_dtype_size((clattn_dtype)8), 0);
+    cr_expect_eq(clattn_dtype_size((clattn_dtype)10), 0);
+    cr_expect_eq(clattn_dtype_length((clattn_dtype)10), 0);
+    cr_expect_eq(clattn_dtype_bytes((clattn_dtype)10, 32), 0);
+    cr_expect_eq(clattn_dtype_bytes(CLATTN_F64, SIZE_MAX), 0);
     cr_expect_eq(clattn_dtype_size((clattn_dtype)-1), 0);
     cr_expect_str_eq(clattn_dtype_name((clattn_dtype)77), "?");
 }
@@ -151,5 +157,5 @@ Test(dtype, nothing_to_convert_needs_no_arrays_and_bad_arguments_are_refused) {
     SUCCEEDS(clattn_convert(NULL, CLATTN_F32, NULL, CLATTN_F64, 0));
     FAILS(clattn_convert(NULL, CLATTN_F32, &x, CLATTN_F32, 1), CLATTN_E_ARGUMENT, "to is NULL, with 1 elements");
     FAILS(clattn_convert(&x, CLATTN_F32, NULL, CLATTN_F32, 3), CLATTN_E_ARGUMENT, "from is NULL, with 3 elements");
-    FAILS(clattn_convert(&x, (clattn_dtype)9, &x, CLATTN_F32, 1), CLATTN_E_DTYPE, "0 to 9");
+    FAILS(clattn_convert(&x, (clattn_dtype)10, &x, CLATTN_F32, 1), CLATTN_E_DTYPE, "0 to 10");
 }

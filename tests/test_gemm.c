@@ -250,9 +250,7 @@ Test(gemm, errors_name_the_numbers) {
         .m = 3, .n = 4, .k = 5, .a = {t->a, 0, 5, false}, .b = {t->b, 0, 4, false}, .c = {t->c, 0, 4, false}};
     cla_gemm g = good;
     SUCCEEDS(cla_gemm_batched(t->context, &g));
-    g.k = 0;
-    FAILS(cla_gemm_batched(t->context, &g), CLATTN_E_SHAPE, "k is 0, m 3");
-    g = good, g.a.ld = 4;
+    g.a.ld = 4;
     FAILS(cla_gemm_batched(t->context, &g), CLATTN_E_SHAPE, "a has rows of 5 elements, 4 apart");
     g = good, g.axes[1] = (cla_gemm_axis){7, 1, 1, 0};
     FAILS(cla_gemm_batched(t->context, &g), CLATTN_E_SHAPE, "7 matrices share one c");

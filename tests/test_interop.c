@@ -2,41 +2,13 @@
 /* The caller's own OpenCL context, queue, memory and events. */
 #define _XOPEN_SOURCE 700 /* nanosleep */
 #include "oracle_internal.h"
+#include "own_queue.h"
 #include "testing.h"
-#include <clattn/opencl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
 
 enum { B = 2, H = 2, N = 19, D = 16, COUNT = B * H * N * D };
-
-/* What a caller has. */
-typedef struct {
-    cl_device_id device;
-    cl_context context;
-    cl_command_queue queue;
-
-} own;
-
-static void open_own(own *o, cl_command_queue_properties properties) {
-    cl_platform_id platforms[16];
-    cl_uint count = 0;
-    cl_int code = clGetPlatformIDs(16, platforms, &count);
-    for (cl_uint i = 0; code == CL_SUCCESS && i < count; i++)
-        if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &o->device, NULL) == CL_SUCCESS)
-            break;
-    if (!o->device)
-        cr_skip_test("no OpenCL device");
-    o->context = clCreateContext(NULL, 1, &o->device, NULL, NULL, &code);
-    cr_assert_eq(code, CL_SUCCESS);
-    o->queue = clCreateCommandQueue(o->context, o->device, properties, &code);
-    cr_assert_eq(code, CL_SUCCESS);
-}
-
-static void close_own(own *o) {
-    clReleaseCommandQueue(o->queue);
-    clReleaseContext(o->context);
-}
 
 static cl_uint references(cl_mem memory) {
     cl_uint n = 0;
@@ -111,19 +83,6 @@ static void read_output(job *j, const own *o, cl_event after) {
 static void judge(const job *j) {
     char text[ORACLE_TEXT] = "";
     cr_expect(oracle_compare(j->c, j->args.algorithm, text), "%s", text);
-}
-
-static void on_each_algorithm(const own *o, void (*check)(const own *, const char *)) {
-    clattn_context *context = NULL;
-    oracle_case *c = oracle_make(&(oracle_config){.N = 2, .D = 2});
-    SUCCEEDS(clattn_context_from_opencl(o->context, o->queue, NULL, &context));
-    for (size_t i = 0; i < clattn_algorithm_count(); i++) {
-        const oracle_runner r = {.context = context, .algorithm = clattn_algorithm_name(i)};
-        if (oracle_applies(c, &r, NULL))
-            check(o, r.algorithm);
-    }
-    clattn_context_destroy(context);
-    oracle_free(c);
 }
 
 /* ---- queues ---- */
@@ -413,5 +372,22 @@ Test(interop, the_library_gives_back_every_context_and_queue) {
     clGetCommandQueueInfo(o.queue, CL_QUEUE_REFERENCE_COUNT, sizeof queues, &queues, NULL);
     cr_expect_eq(queues, 1);
     cr_expect_leq(contexts, 2, "one of ours, one of the queue's, at most");
+    close_own(&o);
+}
+
+Test(interop, the_spec_of_a_wrapped_device_opens_the_same_one) {
+    own o = {NULL, NULL, NULL};
+    clattn_context *wrapped = NULL, *opened = NULL;
+    clattn_device_info info, other;
+    open_own(&o, 0);
+    SUCCEEDS(clattn_context_from_opencl(o.context, o.queue, NULL, &wrapped));
+    SUCCEEDS(clattn_context_info(wrapped, &info));
+    cr_expect_eq(strncmp(info.spec, "opencl:", 7), 0, "\"%s\"", info.spec);
+    SUCCEEDS(clattn_context_create(info.spec, NULL, &opened));
+    SUCCEEDS(clattn_context_info(opened, &other));
+    cr_expect_str_eq(other.name, info.name);
+    cr_expect_str_eq(other.spec, info.spec);
+    clattn_context_destroy(opened);
+    clattn_context_destroy(wrapped);
     close_own(&o);
 }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The problem grammar: values, defaults, printing back, and errors that name the word. */
 #include "../host/cli/problem_text.c" /* NOLINT(bugprone-suspicious-include) */
+
+#include "../host/cli/problem_data.c"  /* NOLINT(bugprone-suspicious-include) */
+#include "../host/cli/problem_print.c" /* NOLINT(bugprone-suspicious-include) */
 #include <criterion/criterion.h>
 
 static cla_problem_text parsed(const char *text) {
@@ -46,6 +49,62 @@ Test(problem_text, restrictions_and_options_are_read) {
     cr_assert_eq(parsed("q1 k9 d8 align=top-left window=0,0").align, CLATTN_ALIGN_TOP_LEFT);
 }
 
+Test(problem_text, types_of_keys_values_and_results_are_their_own) {
+    cla_problem_text t = parsed("n4 d32 f16");
+    cr_assert(t.dtype == CLATTN_F16 && t.k_dtype == CLATTN_F16 && t.v_dtype == CLATTN_F16 && t.o_dtype == CLATTN_F16);
+    t = parsed("n4 d64 kv=q8_0,q4_0 f16 o=f32");
+    cr_assert(t.dtype == CLATTN_F16 && t.k_dtype == CLATTN_Q8_0 && t.v_dtype == CLATTN_Q4_0 && t.o_dtype == CLATTN_F32);
+    t = parsed("kv=bf16 n4 d3");
+    cr_assert(t.dtype == CLATTN_F32 && t.k_dtype == CLATTN_BF16 && t.v_dtype == CLATTN_BF16);
+}
+
+Test(problem_text, every_option_of_the_struct_has_a_word) {
+    const cla_problem_text t =
+        parsed("b2 h4 q3 k9 d8 causal=-2 prefix softcap=2.5 alibi sinks lengths qlengths segments pages=4 invariant");
+    cr_assert(t.causal && t.prefix && t.alibi && t.sinks && t.lengths && t.query_lengths && t.segments && t.invariant);
+    cr_assert_eq(t.align, CLATTN_ALIGN_OFFSET);
+    cr_assert_eq(t.offset, -2);
+    cr_assert_eq(t.softcap, 2.5);
+    cr_assert_eq(t.page_size, 4);
+    cr_assert(parsed("b3 n5 d8 varlen causal").varlen);
+}
+
+/* The grammar's data is a problem that the library takes, with each word. */
+Test(problem_text, data_of_each_word_is_a_problem) {
+    static const char *const texts[] = {"b2 h2 n6 d4 causal alibi prefix softcap=3 sinks",
+                                        "b2 h2 q3 k9 d32 kv=q8_0,q4_0 pages=4 lengths segments",
+                                        "b3 h2 n5 d4 varlen causal f16 o=f32",
+                                        "b3 h2 q2 k7 d4 varlen pages=3 align=1 window=2,0",
+                                        "b2 h2 n6 d4 f64 qlengths lengths keep bias sinks",
+                                        "b1 h1 q3 k9 d4 bf16 causal=-2 invariant"};
+    clattn_context *cpu = NULL;
+    cr_assert_eq(clattn_context_create("cpu", NULL, &cpu), CLATTN_OK);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        const cla_problem_text t = parsed(texts[i]);
+        cla_problem_data data;
+        cr_assert_eq(cla_problem_data_create(&t, 1, &data), CLATTN_OK, "%s", texts[i]);
+        cr_expect_eq(clattn_attention(cpu, &data.args), CLATTN_OK, "%s: %s", texts[i], clattn_last_error());
+        cla_problem_data_free(&data);
+    }
+    clattn_context_destroy(cpu);
+}
+
+Test(problem_text, sequences_have_random_lengths_up_to_the_size) {
+    cla_problem_data data;
+    const cla_problem_text t = parsed("b9 h1 q6 k4 d2 varlen");
+    cr_assert_eq(cla_problem_data_create(&t, 1, &data), CLATTN_OK);
+    int64_t shortest = 6;
+    for (int b = 0; b < 9; b++) {
+        const int64_t n = data.args.cu_queries[b + 1] - data.args.cu_queries[b];
+        cr_assert(n >= 1 && n <= 6 && (b > 0 || n == 6));
+        shortest = n < shortest ? n : shortest;
+    }
+    cr_assert_lt(shortest, 6);
+    cr_assert_eq(data.args.q.shape[2], data.args.cu_queries[9]);
+    cr_assert_eq(data.args.k.shape[2], data.args.cu_keys[9]);
+    cla_problem_data_free(&data);
+}
+
 Test(problem_text, printed_text_is_canonical_and_parses_back) {
     static const struct {
         const char *text, *canonical;
@@ -56,6 +115,12 @@ Test(problem_text, printed_text_is_canonical_and_parses_back) {
         {"n3 d1 scale=0.1 lengths bias keep", "b1 h1 n3 d1 f32 keep bias lengths scale=0.1"},
         {"q3 k4 d1 align=bottom-right window=inf,2", "b1 h1 q3 k4 d1 f32 window=inf,2 align=bottom-right"},
         {"q3 k4 d1 window=1,2 align=top-left causal", "b1 h1 q3 k4 d1 f32 causal=top-left window=1,2"},
+        {"n4 d32 f16 kv=q8_0", "b1 h1 n4 d32 f16 kv=q8_0"},
+        {"n4 d32 kv=f16,q4_0 o=f64", "b1 h1 n4 d32 f32 kv=f16,q4_0 o=f64"},
+        {"q2 k4 d1 sinks alibi align=7 softcap=30", "b1 h1 q2 k4 d1 f32 align=7 softcap=30 alibi sinks"},
+        {"invariant pages=8 segments qlengths lengths sinks d1 n2 prefix causal=-1",
+         "b1 h1 n2 d1 f32 causal=-1 prefix sinks lengths qlengths segments pages=8 invariant"},
+        {"varlen b2 n2 d1", "b2 h1 n2 d1 f32 varlen"},
         {"n3 d1 scale=0.33333333333333331", "b1 h1 n3 d1 f32 scale=0.3333333333333333"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -78,7 +143,18 @@ Test(problem_text, the_longest_text_fits_its_buffer) {
                                 .dim = CLA_PROBLEM_SIZE_MAX,
                                 .value_dim = CLA_PROBLEM_SIZE_MAX - 1,
                                 .dtype = CLATTN_BF16,
+                                .k_dtype = CLATTN_Q8_0,
+                                .v_dtype = CLATTN_Q4_0,
                                 .align = CLATTN_ALIGN_BOTTOM_RIGHT,
+                                .softcap = 1.234567890123457e-300,
+                                .prefix = true,
+                                .alibi = true,
+                                .sinks = true,
+                                .query_lengths = true,
+                                .segments = true,
+                                .varlen = true,
+                                .invariant = true,
+                                .page_size = CLA_PROBLEM_SIZE_MAX,
                                 .has_window = true,
                                 .window_left = CLA_PROBLEM_SIZE_MAX,
                                 .window_right = CLA_PROBLEM_SIZE_MAX,
@@ -120,7 +196,22 @@ Test(problem_text, errors_name_the_word) {
         {"n5 d8 causal=left", "causal=left: an alignment is"},
         {"q5 k6 d8 causal", "causal: with 5 queries and 6 keys say where the queries stand"},
         {"q5 k6 d8 window=1,1", "window=1,1: with 5 queries and 6 keys say where the queries stand: align="},
-        {"n5 d8 align=top-left", "align=top-left: an alignment without causal or a window"},
+        {"n5 d8 align=top-left", "align=top-left: an alignment without causal, a window or alibi"},
+        {"q5 k6 d8 alibi", "alibi: with 5 queries and 6 keys say where the queries stand: align="},
+        {"n5 d8 causal pages=4", "causal: with pages say where the queries stand"},
+        {"n5 d8 align=1x causal", "align=1x: an alignment is"},
+        {"n5 d8 align=9999999999 causal", "align=9999999999: an alignment is"},
+        {"n5 d8 softcap=0", "softcap=0: the soft cap is a finite number above 0"},
+        {"n5 d8 softcap", "softcap: a value is missing"},
+        {"n5 d8 prefix", "prefix: loosens causal"},
+        {"n5 d8 varlen keep", "varlen: sequences one after another go without"},
+        {"n5 d8 kv=q8_0", "kv=q8_0: head dim 8 is not made of whole blocks of 32"},
+        {"n5 d32 v8 kv=q8_0", "kv=q8_0: value dim 8 is not made of whole blocks of 32"},
+        {"n5 d8 kv=i32", "kv=i32: types of k and v are"},
+        {"n5 d8 kv=f16,", "kv=f16,: types of k and v are"},
+        {"n5 d8 o=q8_0", "o=q8_0: types of o are"},
+        {"n5 d8 pages=0", "pages=0: sizes go from 1"},
+        {"n5 d8 pages=4x", "pages=4x: \"x\" behind the number"},
         {"n5 d8 window=3", "window=3: a window has two sides"},
         {"n5 d8 window=3,-1", "window=3,-1: a window is"},
         {"n5 d8 window=,1", "window=,1: a window is"},

@@ -60,7 +60,7 @@ static void download_reals(clattn_buffer *buffer, double *x, int64_t n, bool f64
 /* Scores, a bias with -inf, a keep mask [N, M]; every third query sees nothing, a row holds NaN. */
 static void check_rows(clattn_context *context, const rows_case *t) {
     const int64_t rows = t->B * t->H * t->N, n = rows * t->M;
-    const int masks = (t->causal ? CLA_SOFTMAX_INTERVAL : 0) | (t->tensor ? CLA_SOFTMAX_TENSOR : 0);
+    const int masks = (t->causal ? CLA_SOFTMAX_INTERVAL : 0) | (t->tensor ? CLA_SOFTMAX_SCORE : 0);
     double *s = calloc((size_t)(n + rows), sizeof *s), *got = calloc((size_t)(n + rows), sizeof *got);
     double *bias = calloc((size_t)(t->N * t->M), sizeof *bias), *w = calloc((size_t)n, sizeof *w);
     double *lse = calloc((size_t)rows, sizeof *lse);
@@ -76,7 +76,8 @@ static void check_rows(clattn_context *context, const rows_case *t) {
     if (t->M > 2)
         s[2] = NAN;
     const double scale = 0.25;
-    const int spans[] = {(int)t->M - 1, 1, (int)t->M, 0};
+    const cla_span spans[] = {{.keys = (cl_int)t->M - 1, .queries = (cl_int)t->N, .offset = 1},
+                              {.keys = (cl_int)t->M, .queries = (cl_int)t->N}};
     clattn_buffer *scratch = upload_reals(context, s, n + rows, t->f64), *weights = upload_reals(context, w, n, t->f64);
     clattn_buffer *sums = upload_reals(context, lse, rows, t->f64), *span = upload(context, spans, sizeof spans);
     clattn_buffer *k = upload(context, keep, (size_t)(t->N * t->M));
@@ -105,6 +106,7 @@ static void check_rows(clattn_context *context, const rows_case *t) {
                                    .keep_j = 1,
                                    .bias_i = t->M,
                                    .bias_j = 1,
+                                   .bias_type = t->f64 ? CLA_F64 : CLA_F32,
                                    .has_keep = t->tensor,
                                    .has_bias = t->tensor},
                           .H = (cl_int)t->H,
@@ -125,7 +127,7 @@ static void check_rows(clattn_context *context, const rows_case *t) {
         double m = -INFINITY, l = 0;
         for (int pass = 0; pass < 2; pass++)
             for (int64_t j = 0; j < t->M; j++) {
-                bool kept = !t->causal || (j < spans[2 * batch] && j <= i + spans[2 * batch + 1]);
+                bool kept = !t->causal || (j < spans[batch].keys && j <= i + spans[batch].offset);
                 double x = scale * (t->f64 ? s[row * t->M + j] : (double)(float)s[row * t->M + j]);
                 if (t->tensor) {
                     kept = kept && keep[i * t->M + j] && bias[i * t->M + j] > -INFINITY;

@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `--verify`: right results pass, and a wrong number, a NaN too many and one too few are found where they are. */
-#include "../host/cli/progress.c" /* first: it asks for POSIX */
+/* Verification: right results pass, and a wrong number, a NaN too many and one too few are found where they are; all
+ * rows and some; self_check. */
+#include "attention/self_check.h"
+#include "testing.h"
 
-#include "../host/cli/args.c"
-#include "../host/cli/args_text.c"
-#include "../host/cli/job.c"
-#include "../host/cli/verify.c"
-#include <clattn/clattn.h>
-#include <criterion/criterion.h>
-#include <criterion/redirect.h>
+#include "../host/cli/problem_data.c" /* NOLINT(bugprone-suspicious-include) */
+#include "../host/cli/problem_text.c" /* NOLINT(bugprone-suspicious-include) */
 
 enum { N = 3, M = 4, D = 2 };
 
 /* One head: [1, 1, N, D] queries, M keys; o computed by "reference" in the inputs' type. */
 typedef struct fixture {
-    float q[N * D], k[M * D], v[M * D], o[N * D], lse[N];
+    float q[N * D], k[M * D], v[M * D], o[N * D], lse[N], weights[N * M];
     clattn_attention_args args;
 } fixture;
 
 static clattn_tensor view(float *data, int64_t rows, int64_t columns) {
     return clattn_tensor_host(data, CLATTN_F32, 4, (const int64_t[]){1, 1, rows, columns});
+}
+
+static void run(fixture *f) {
+    clattn_context *cpu = NULL;
+    cr_assert_eq(clattn_context_create("cpu", NULL, &cpu), CLATTN_OK);
+    cr_assert_eq(clattn_attention(cpu, &f->args), CLATTN_OK, "%s", clattn_last_error());
+    clattn_context_destroy(cpu);
 }
 
 static void make(fixture *f) {
@@ -35,75 +39,120 @@ static void make(fixture *f) {
                                       .v = view(f->v, M, D),
                                       .o = view(f->o, N, D),
                                       .lse = clattn_tensor_host(f->lse, CLATTN_F32, 3, (const int64_t[]){1, 1, N}),
+                                      .weights = view(f->weights, N, M),
                                       .algorithm = "reference"};
-    clattn_context *cpu = NULL;
-    cr_assert_eq(clattn_context_create("cpu", NULL, &cpu), CLATTN_OK);
-    cr_assert_eq(cla_job_run(cpu, &f->args, false, NULL), CLATTN_OK, "%s", clattn_last_error());
-    clattn_context_destroy(cpu);
+    run(f);
+}
+
+static clattn_verification verified(const fixture *f, int64_t rows) {
+    clattn_verification v;
+    cr_assert_eq(clattn_verify(&f->args, rows, NULL, &v), CLATTN_OK, "%s", clattn_last_error());
+    return v;
 }
 
 Test(verify, right_results_pass_below_a_bound_of_the_size_of_the_values) {
     fixture f;
-    cla_verification v;
+    char text[200] = "?";
     make(&f);
-    cr_assert_eq(cla_verify(&f.args, &v), CLA_EXIT_OK);
-    cr_assert(v.ok);
-    cr_assert_str_eq(v.verdicts[0].name, "o");
-    cr_assert_str_eq(v.verdicts[1].name, "lse");
-    cr_assert_null(v.verdicts[2].name);
-    cr_assert_geq(v.verdicts[0].bound, 2e-6, "1e-6 of the largest |V|, which is 2");
-    cr_assert_lt(v.verdicts[0].bound, 2e-5);
-    cla_verify_free(&v);
+    const clattn_verification v = verified(&f, CLATTN_ALL_ROWS);
+    cr_assert(v.ok && v.verdicts[0].ok && v.verdicts[1].ok && v.verdicts[2].ok);
+    cr_assert_eq(v.rows, N);
+    cr_assert_str_eq(v.verdicts[0].tensor, "o");
+    cr_assert_str_eq(v.verdicts[1].tensor, "lse");
+    cr_assert_str_eq(v.verdicts[2].tensor, "weights");
+    cr_assert_geq(v.verdicts[0].allowed, 2e-6, "1e-6 of the largest |V|, which is 2");
+    cr_assert_lt(v.verdicts[0].allowed, 2e-5);
+    cr_assert_str_eq(clattn_verification_text(&v, text, sizeof text), "");
 }
 
-Test(verify, a_wrong_number_is_found_where_it_is, .init = cr_redirect_stderr) {
+Test(verify, a_wrong_number_is_found_where_it_is) {
     fixture f;
-    cla_verification v;
+    char text[200], small[12];
     make(&f);
     f.o[2 * D + 1] += 1e-3f;
-    cr_assert_eq(cla_verify(&f.args, &v), CLA_EXIT_OK);
+    const clattn_verification v = verified(&f, CLATTN_ALL_ROWS);
     cr_assert_not(v.ok);
-    cr_assert(v.verdicts[0].same_kinds);
+    cr_assert(v.verdicts[0].same_kinds && v.verdicts[1].ok && v.verdicts[2].ok);
     cr_assert_eq(v.verdicts[0].at[2], 2);
     cr_assert_eq(v.verdicts[0].at[3], 1);
     cr_assert_float_eq(v.verdicts[0].error, 1e-3, 1e-5);
-    cr_assert_eq(cla_verify_report(&v), CLA_EXIT_FAILED);
-    cla_verify_free(&v);
+    clattn_verification_text(&v, text, sizeof text);
+    cr_assert_not_null(strstr(text, "o is wrong: "), "%s", text);
+    cr_assert_not_null(strstr(text, " at [0,0,2,1], expected "), "%s", text);
+    cr_assert_not_null(strstr(text, ": error 0.001, allowed "), "%s", text);
+    cr_assert_eq(strlen(clattn_verification_text(&v, small, sizeof small)), sizeof small - 1);
+}
+
+Test(verify, a_wrong_lse_and_a_wrong_weight_are_found_too) {
+    fixture f;
+    make(&f);
+    f.lse[1] += 1e-3f;
+    clattn_verification v = verified(&f, CLATTN_ALL_ROWS);
+    cr_assert(v.verdicts[0].ok && !v.verdicts[1].ok && v.verdicts[1].at[2] == 1);
+    make(&f);
+    f.weights[2 * M + 3] += 1e-3f;
+    v = verified(&f, CLATTN_ALL_ROWS);
+    cr_assert(v.verdicts[1].ok && !v.verdicts[2].ok && v.verdicts[2].at[2] == 2 && v.verdicts[2].at[3] == 3);
 }
 
 Test(verify, a_nan_too_many_is_found_where_it_is) {
     fixture f;
-    cla_verification v;
+    char text[200];
     make(&f);
     f.o[1 * D] = NAN;
     f.o[2 * D] += 1;
-    cr_assert_eq(cla_verify(&f.args, &v), CLA_EXIT_OK);
+    const clattn_verification v = verified(&f, CLATTN_ALL_ROWS);
     cr_assert_not(v.ok);
     cr_assert_not(v.verdicts[0].same_kinds);
     cr_assert_eq(v.verdicts[0].at[2], 1);
     cr_assert_eq(v.verdicts[0].at[3], 0);
-    cla_verify_free(&v);
+    cr_assert_not_null(strstr(clattn_verification_text(&v, text, sizeof text), "nan at [0,0,1,0]"), "%s", text);
 }
 
 Test(verify, a_nan_or_an_infinity_that_should_be_there_is_missed) {
     fixture f;
-    cla_verification v;
     make(&f);
     f.v[0] = INFINITY; /* every query sees key 0, so that lane 0 is infinite */
-    cr_assert_eq(cla_verify(&f.args, &v), CLA_EXIT_OK);
+    clattn_verification v = verified(&f, CLATTN_ALL_ROWS);
     cr_assert_not(v.ok);
     cr_assert_not(v.verdicts[0].same_kinds);
-    cla_verify_free(&v);
     for (int i = 0; i < N; i++)
         f.o[i * D] = INFINITY;
-    cr_assert_eq(cla_verify(&f.args, &v), CLA_EXIT_OK);
-    cr_assert(v.ok);
-    cla_verify_free(&v);
+    cr_assert(verified(&f, CLATTN_ALL_ROWS).ok);
+    f.o[0] = NAN; /* no weight underflows here */
+    cr_assert_not(verified(&f, CLATTN_ALL_ROWS).ok);
+    f.o[0] = -INFINITY;
+    cr_assert_not(verified(&f, CLATTN_ALL_ROWS).ok);
+}
+
+/* 0 times infinity is NaN, and a tiny number times infinity is infinite: both are right, a number is not. */
+Test(verify, infinity_behind_a_weight_that_underflows_may_be_nan) {
+    fixture f;
+    make(&f);
+    for (int i = 0; i < M * D; i++)
+        f.k[i] = i < D ? 0 : 300;
+    for (int i = 0; i < N * D; i++)
+        f.q[i] = 1;
+    f.v[1] = INFINITY; /* key 0, whose weight is about e^-424 */
+    f.args.algorithm = "blas";
+    run(&f);
+    cr_assert_not(isfinite(f.o[1]));
+    static const float right[] = {INFINITY, NAN};
+    for (int r = 0; r < 2; r++) {
+        for (int i = 0; i < N; i++)
+            f.o[i * D + 1] = right[r];
+        cr_assert(verified(&f, CLATTN_ALL_ROWS).ok);
+        cr_assert(verified(&f, 2).ok);
+    }
+    f.o[1] = 1;
+    cr_assert_not(verified(&f, CLATTN_ALL_ROWS).ok);
+    f.o[1] = NAN;
+    f.o[0] = NAN; /* a column without infinity */
+    cr_assert_not(verified(&f, CLATTN_ALL_ROWS).ok);
 }
 
 Test(verify, a_view_with_strides_is_read_by_its_strides) {
     fixture f;
-    cla_verification v;
     float wide[N * 2 * D] = {0}; /* o in every second row */
     make(&f);
     for (int i = 0; i < N; i++)
@@ -111,7 +160,229 @@ Test(verify, a_view_with_strides_is_read_by_its_strides) {
             wide[2 * i * D + d] = f.o[i * D + d];
     f.args.o.host = wide;
     f.args.o.stride[2] = 2 * D;
-    cr_assert_eq(cla_verify(&f.args, &v), CLA_EXIT_OK);
-    cr_assert(v.ok);
-    cla_verify_free(&v);
+    cr_assert(verified(&f, CLATTN_ALL_ROWS).ok);
+    wide[2 * D] += 1;
+    cr_assert_not(verified(&f, CLATTN_ALL_ROWS).ok);
+}
+
+/* Weights of chosen rows and heads, their mean, sums of columns, entropy: each is judged. */
+Test(verify, every_output_and_form_is_judged) {
+    enum { H = 2 };
+    static const int64_t queries[] = {2, 0}, heads[] = {1};
+    fixture f;
+    float q[H * N * D], k[H * M * D], v[H * M * D], o[H * N * D], entropy[H * N], sums[H * M], weights[H * N * M];
+    make(&f);
+    for (int i = 0; i < H * M * D; i++) {
+        k[i] = (float)(i % 7) * 0.3f;
+        v[i] = (float)(i % 5);
+        if (i < H * N * D)
+            q[i] = (float)(i % 3);
+    }
+    for (int form = 0; form < 5; form++) {
+        clattn_attention_args *a = &f.args;
+        *a = (clattn_attention_args){.q = clattn_tensor_host(q, CLATTN_F32, 4, (const int64_t[]){1, H, N, D}),
+                                     .k = clattn_tensor_host(k, CLATTN_F32, 4, (const int64_t[]){1, H, M, D}),
+                                     .v = clattn_tensor_host(v, CLATTN_F32, 4, (const int64_t[]){1, H, M, D}),
+                                     .o = clattn_tensor_host(o, CLATTN_F32, 4, (const int64_t[]){1, H, N, D})};
+        a->entropy = clattn_tensor_host(entropy, CLATTN_F32, 3, (const int64_t[]){1, H, N});
+        a->column_sums = clattn_tensor_host(sums, CLATTN_F32, 3, (const int64_t[]){1, H, M});
+        a->weights = clattn_tensor_host(weights, CLATTN_F32, 4, (const int64_t[]){1, form == 4 ? 1 : H, N, M});
+        a->weights_form = form < 4 ? (clattn_weights_form)form : CLATTN_WEIGHTS_SOFTMAX;
+        a->weights_mean = form == 4;
+        if (form == 3) {
+            a->weights.shape[1] = 1, a->weights.shape[2] = 2;
+            a->weights_queries = queries, a->weights_query_count = 2;
+            a->weights_heads = heads, a->weights_head_count = 1;
+        }
+        run(&f);
+        clattn_verification found = verified(&f, CLATTN_ALL_ROWS);
+        for (int i = 0; i < CLATTN_VERDICTS; i++)
+            cr_expect(i == 1 ? !found.verdicts[i].tensor : found.verdicts[i].ok, "form %d, %d", form, i);
+        weights[3] += 1e-3f, sums[2] += 1e-3f, entropy[4] += 1e-3f;
+        found = verified(&f, CLATTN_ALL_ROWS);
+        for (int i = 2; i < CLATTN_VERDICTS; i++)
+            cr_expect_not(found.verdicts[i].ok, "form %d, %d", form, i);
+        cr_expect(found.verdicts[2].at[3] == 3 && found.verdicts[3].at[1] == 1 && found.verdicts[4].at[2] == 2);
+        found = verified(&f, 1000);
+        cr_expect_eq(found.verdicts[2].tensor != NULL, form == 0);
+        cr_expect(found.verdicts[3].tensor && !found.verdicts[3].ok && !found.verdicts[4].tensor);
+    }
+}
+
+Test(verify, keys_after_a_short_mask_are_not_expected) {
+    fixture f;
+    make(&f);
+    const unsigned char keep[] = {1, 1, 1};
+    f.args.keep = clattn_tensor_host(keep, CLATTN_BOOL, 2, (const int64_t[]){1, 3});
+    f.args.short_masks = true;
+    cr_assert_not(verified(&f, CLATTN_ALL_ROWS).ok, "that of all keys is wrong now");
+    run(&f);
+    cr_assert(verified(&f, CLATTN_ALL_ROWS).ok);
+    cr_assert(verified(&f, 2).ok);
+}
+
+Test(verify, expected_results_come_out_where_they_are_asked_for) {
+    fixture f;
+    double o[N * D], lse[N];
+    clattn_verification v;
+    make(&f);
+    const clattn_tensor exact[CLATTN_VERDICTS] = {clattn_tensor_host(o, CLATTN_F64, 4, f.args.o.shape),
+                                                  clattn_tensor_host(lse, CLATTN_F64, 3, f.args.lse.shape),
+                                                  {0}};
+    const float right = f.o[3];
+    f.o[3] = 17;
+    cr_assert_eq(clattn_verify(&f.args, CLATTN_ALL_ROWS, exact, &v), CLATTN_OK);
+    cr_assert_float_eq(o[3], right, 1e-6);
+    cr_assert_float_eq(lse[2], f.lse[2], 1e-6);
+}
+
+Test(verify, a_row_that_is_wrong_is_found_among_some_when_it_is_one_of_them) {
+    fixture f;
+    make(&f);
+    cr_assert(verified(&f, 1).ok && verified(&f, 1).rows == 1);
+    cr_assert_eq(verified(&f, 1000).rows, N, "no row is taken twice");
+    f.o[(N - 1) * D] += 1e-3f; /* the last row is always one */
+    cr_assert_not(verified(&f, 1).ok);
+    cr_assert_not(verified(&f, 2).ok);
+    make(&f);
+    f.o[0] += 1e-3f;
+    cr_assert(verified(&f, 1).ok);
+    cr_assert_not(verified(&f, N).ok);
+}
+
+Test(verify, rows_below_one_and_absent_arguments_are_refused) {
+    fixture f;
+    clattn_verification v;
+    make(&f);
+    cr_assert_eq(clattn_verify(&f.args, 0, NULL, &v), CLATTN_E_ARGUMENT);
+    cr_assert_eq(clattn_verify(NULL, 1, NULL, &v), CLATTN_E_ARGUMENT);
+    cr_assert_eq(clattn_verify(&f.args, 1, NULL, NULL), CLATTN_E_ARGUMENT);
+    f.args.o.shape[3] = D + 1;
+    cr_assert_eq(clattn_verify(&f.args, 1, NULL, &v), CLATTN_E_SHAPE);
+}
+
+/* ---- every option, on every device ---- */
+
+static const char *const problems[] = {
+    "b2 h4/2 n9 d8 v5 causal=top-left softcap=3 alibi sinks",
+    "b2 h2 q5 k70 d32 bf16 kv=q8_0,q4_0 align=3 window=40,1 pages=16 lengths segments",
+    "b3 h2 n20 d16 f16 varlen causal prefix sinks",
+    "b3 h2 q7 k40 d16 f16 o=f32 causal=bottom-right varlen pages=8",
+    "b2 h2 n33 d8 qlengths lengths keep bias",
+    "b2 h2 n17 d8 f64 bias sinks scale=-0.3",
+    "b1 h1 q3 k5 d4 o=bf16 scale=60",
+};
+
+/* One call with self_check; `lse` where it can be. */
+static void check_one(clattn_context *context, const char *text, size_t algorithm, int64_t rows, int *ran) {
+    cla_problem_text t;
+    cla_problem_data data;
+    char error[300];
+    bool applies;
+    const char *reason;
+    cr_assert(cla_problem_text_parse(text, &t, error, sizeof error), "%s", error);
+    cr_assert_eq(cla_problem_data_create(&t, 1, &data), CLATTN_OK);
+    clattn_attention_args *a = &data.args;
+    clattn_array lse;
+    const clattn_dtype type = t.dtype == CLATTN_F64 ? CLATTN_F64 : CLATTN_F32;
+    SUCCEEDS(clattn_array_create(type, 3, a->o.shape, &lse));
+    a->lse = clattn_array_tensor(&lse);
+    a->self_check = rows;
+    SUCCEEDS(clattn_algorithm_applies(context, a, algorithm, &applies, &reason));
+    if (applies) {
+        a->algorithm = clattn_algorithm_name(algorithm);
+        const clattn_status status = clattn_attention(context, a);
+        cr_expect_eq(status, CLATTN_OK, "%s on %s: %s", a->algorithm, text, clattn_last_error());
+        ++*ran;
+        /* It does look: the same results of other values are wrong. */
+        clattn_verification v;
+        a->has_scale = true;
+        a->scale += 3;
+        SUCCEEDS(clattn_verify(a, rows, NULL, &v));
+        cr_expect_not(v.ok, "%s on %s", a->algorithm, text);
+    }
+    clattn_array_free(&lse);
+    cla_problem_data_free(&data);
+}
+
+static void check_all(const char *device, int64_t rows) {
+    clattn_context *context = NULL;
+    cr_assert_eq(clattn_context_create(device, NULL, &context), CLATTN_OK);
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+        int ran = 0;
+        for (size_t a = 0; a < clattn_algorithm_count(); a++)
+            check_one(context, problems[i], a, rows, &ran);
+        cr_expect_geq(ran, 2, "%s", problems[i]);
+    }
+    clattn_context_destroy(context);
+}
+
+Test(self_check, every_algorithm_passes_all_rows_with_every_option_on_the_cpu) { check_all("cpu", CLATTN_ALL_ROWS); }
+Test(self_check, every_algorithm_passes_some_rows_with_every_option_on_the_cpu) { check_all("cpu", 5); }
+Test(self_check, every_algorithm_passes_all_rows_with_every_option_on_a_device) {
+    check_all("opencl", CLATTN_ALL_ROWS);
+}
+Test(self_check, every_algorithm_passes_some_rows_with_every_option_on_a_device) { check_all("opencl", 5); }
+
+/* o lies where q does, in the gaps' stead: the result is right, and cannot be seen to be. */
+static void overwrite(clattn_context *context, int64_t rows) {
+    float q[2 * N * D], k[M * D] = {1, 2, 3, 4, 5, 6, 7, 8};
+    for (int i = 0; i < 2 * N * D; i++)
+        q[i] = 0.1f * (float)i;
+    clattn_attention_args a = {.q = view(q, N, D), .k = view(k, M, D), .v = view(k, M, D), .o = view(q, N, D)};
+    a.q.stride[2] = a.o.stride[2] = 2 * D;
+    a.self_check = rows;
+    if (rows > 0)
+        FAILS(clattn_attention(context, &a), CLATTN_E_VERIFY, "o is wrong: ");
+    else
+        SUCCEEDS(clattn_attention(context, &a));
+}
+
+Test(self_check, a_wrong_result_ends_in_a_status_of_its_own) {
+    clattn_context *cpu = NULL;
+    cr_assert_eq(clattn_context_create("cpu", NULL, &cpu), CLATTN_OK);
+    overwrite(cpu, CLATTN_ALL_ROWS);
+    cr_assert_not_null(strstr(clattn_last_error(), " expected "), "%s", clattn_last_error());
+    cr_assert_not_null(strstr(clattn_last_error(), " allowed "), "%s", clattn_last_error());
+    overwrite(cpu, 2);
+    overwrite(cpu, 0);
+    clattn_context_destroy(cpu);
+}
+
+Test(self_check, a_plan_checks_every_execution) {
+    clattn_context *cpu = NULL;
+    clattn_plan *plan = NULL;
+    fixture f;
+    make(&f);
+    f.args.self_check = 2;
+    cr_assert_eq(clattn_context_create("cpu", NULL, &cpu), CLATTN_OK);
+    SUCCEEDS(clattn_plan_create(cpu, &f.args, &plan));
+    SUCCEEDS(clattn_plan_execute(plan, NULL));
+    clattn_attention_args other = f.args; /* the same layout; dense, so that it is refused where plans are made */
+    float wide[4 * N * D];
+    for (int i = 0; i < 4 * N * D; i++)
+        wide[i] = (float)i;
+    clattn_plan_destroy(plan);
+    f.args.q.stride[2] = f.args.o.stride[2] = 2 * D;
+    f.args.q.host = wide;
+    f.args.o.host = wide + 2 * N * D;
+    SUCCEEDS(clattn_plan_create(cpu, &f.args, &plan));
+    SUCCEEDS(clattn_plan_execute(plan, NULL));
+    other = f.args;
+    other.o.host = wide; /* over q */
+    FAILS(clattn_plan_execute(plan, &other), CLATTN_E_VERIFY, "o is wrong: ");
+    other.o.host = wide + 2 * N * D;
+    SUCCEEDS(clattn_plan_execute(plan, &other));
+    clattn_plan_destroy(plan);
+    clattn_context_destroy(cpu);
+}
+
+Test(self_check, negative_rows_are_refused) {
+    fixture f;
+    clattn_context *cpu = NULL;
+    make(&f);
+    f.args.self_check = -1;
+    cr_assert_eq(clattn_context_create("cpu", NULL, &cpu), CLATTN_OK);
+    FAILS(clattn_attention(cpu, &f.args), CLATTN_E_ARGUMENT, "self_check: -1 rows");
+    clattn_context_destroy(cpu);
 }

@@ -132,6 +132,31 @@ Test(view, E01_offsets_beyond_32_bits_are_exact) {
     expect_range(&t, 0, (((int64_t)1 << 20) - 1) * ((int64_t)1 << 40) + 2);
 }
 
+/* Views of views: begin * stride, outer * inner, and bytes of blocks. */
+Test(view, E01_slices_splits_and_bytes_beyond_32_bits_are_exact) {
+    const int64_t far = ((int64_t)1 << 32) + 32;
+    clattn_tensor t = VIEW(2, 0, {70000, 64}, {far, 1}), s = clattn_tensor_slice(t, 0, 69999, 1);
+    cr_expect_eq(s.offset, 69999 * far);
+    s = clattn_tensor_split(clattn_tensor_slice(s, 1, 32, 32), 0, 1);
+    expect_range(&s, 69999 * far + 32, 69999 * far + 64);
+    t = VIEW(1, 0, {(int64_t)65536 * 65537}, {3});
+    s = clattn_tensor_split(t, 0, 65537);
+    cr_expect_eq(s.stride[0], (int64_t)65536 * 3);
+    expect_range(&s, 0, ((int64_t)65536 * 65537 - 1) * 3 + 1);
+    const clattn_dtype types[] = {CLATTN_F64, CLATTN_F16, CLATTN_BOOL, CLATTN_Q8_0, CLATTN_Q4_0};
+    const int64_t bytes[] = {8, 2, 1, 34, 18}, elements[] = {1, 1, 1, 32, 32};
+    for (int i = 0; i < 5; i++) {
+        int64_t first = -1, end = -1;
+        t = VIEW(2, 64, {3, 32}, {far, 1});
+        t.dtype = types[i];
+        SUCCEEDS(cla_view_check(&t, "k"));
+        SUCCEEDS(cla_view_bytes(&t, "k", &first, &end));
+        cr_expect_eq(first, 64 / elements[i] * bytes[i]);
+        cr_expect_eq(end, (64 + 2 * far + 32) / elements[i] * bytes[i], "%s: %lld", clattn_dtype_name(types[i]),
+                     (long long)end);
+    }
+}
+
 Test(view, strides_that_reach_past_64_bits_are_refused) {
     clattn_tensor t = VIEW(2, 0, {(int64_t)1 << 24, 2}, {(int64_t)1 << 40, 1});
     FAILS(cla_view_check(&t, "keep"), CLATTN_E_SHAPE, "keep: strides reach past 64 bits");

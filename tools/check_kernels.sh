@@ -13,26 +13,38 @@ preludes=(args.h real.clh reduce.clh mask.clh) # the order of runtime/program.c
 
 # One row a key: file, then its defines (see the head comment of the file). REAL is added, 32 and 64.
 keys=(
-    "copy.cl ELEMENT=1 WG=64"
-    "copy.cl ELEMENT=2 WG=64"
-    "copy.cl ELEMENT=4 WG=64"
-    "copy.cl ELEMENT=8 WG=64"
+    "copy.cl WG=64"
+    "cache.cl WG=64"
+    "merge.cl WG=64"
+    "weights.cl LANES=16 STAGED=1 WG=1 TQ=48 TK=64 DS=64 RQ=6 RV=4"
+    "weights.cl LANES=4 STAGED=1 WG=64 TQ=32 TK=32 DS=32 RQ=4 RV=1"
+    "weights.cl LANES=4 STAGED=1 WG=1 TQ=12 TK=32 DS=16 RQ=6 RV=2"
 )
 for masks in 0 1 2 3; do
     keys+=(
-        "attention_lanes.cl LANES=16 JV=3 R1=8 RO=6 OV=4 BM=192 BN=64 DC=64 VC=64 DEEP=0 MASKS=$masks"
-        "attention_lanes.cl LANES=8 JV=3 R1=4 RO=6 OV=2 BM=96 BN=64 DC=256 VC=256 DEEP=0 MASKS=$masks"
-        "attention_lanes.cl LANES=4 JV=3 R1=4 RO=6 OV=2 BM=12 BN=64 DC=512 VC=512 DEEP=1 MASKS=$masks"
-        "attention_tiles.cl TR=16 TC=16 NR=4 NC=4 NV=1 DC=32 JC=16 SLICED=0 ALIGNED4=0 MASKS=$masks"
-        "attention_tiles.cl TR=8 TC=8 NR=2 NC=4 NV=2 DC=16 JC=8 SLICED=1 ALIGNED4=1 MASKS=$masks"
-        "attention_tiles.cl TR=8 TC=8 NR=2 NC=4 NV=2 DC=16 JC=8 SLICED=1 ALIGNED4=2 MASKS=$masks"
+        "attention_lanes.cl LANES=16 STAGED=0 JV=3 R1=8 RO=6 OV=4 BM=192 BN=64 DC=64 VC=64 DEEP=0 MASKS=$masks"
+        "attention_lanes.cl LANES=8 STAGED=1 JV=3 R1=4 RO=6 OV=2 BM=96 BN=64 DC=256 VC=256 DEEP=0 MASKS=$masks"
+        "attention_lanes.cl LANES=4 STAGED=0 JV=3 R1=4 RO=6 OV=2 BM=12 BN=64 DC=512 VC=512 DEEP=1 MASKS=$masks"
+        "attention_lanes.cl LANES=4 STAGED=1 JV=3 R1=4 RO=6 OV=2 BM=12 BN=64 DC=512 VC=512 DEEP=1 MASKS=$masks"
+        "attention_split.cl LANES=16 ACC=16 STAGED=1 STORAGE=-1 MOST=16 CAP=8192 MASKS=$masks"
+        "attention_split.cl LANES=4 ACC=8 STAGED=1 STORAGE=2 MOST=16 CAP=8192 MASKS=$masks"
+        "attention_tiles.cl TR=16 TC=16 NR=4 NC=4 NV=1 DC=32 JC=16 SLICED=0 STAGED=1 ALIGNED4=0 MASKS=$masks"
+        "attention_tiles.cl TR=8 TC=8 NR=2 NC=4 NV=2 DC=16 JC=8 SLICED=1 STAGED=0 ALIGNED4=1 MASKS=$masks"
+        "attention_tiles.cl TR=8 TC=8 NR=2 NC=4 NV=2 DC=16 JC=8 SLICED=1 STAGED=0 ALIGNED4=2 MASKS=$masks"
         "softmax.cl WG=64 KEYS=256 MASKS=$masks"
     )
 done
 
+helper_of() { # FILE: the .clh before it, as the host's key names it
+    case $1 in
+    attention_tiles.cl) echo tiles.clh ;;
+    attention_lanes.cl | attention_split.cl | weights.cl) echo lanes.clh ;;
+    esac
+}
+
 program_text() {
     local file
-    for file in "${preludes[@]}" "$1"; do
+    for file in "${preludes[@]}" $(helper_of "$1") "$1"; do
         printf '#line 1 "%s"\n' "$file"
         cat "$file"
     done

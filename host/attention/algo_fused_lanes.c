@@ -15,32 +15,29 @@ static const blocks block_table[] = {
     {4, 3, 4, 6, 2},
 };
 
-/* Sizes of private arrays by the larger head dim. Builds: 4 classes and DEEP, x 4 classes of masks = 20 a type. */
+/* Sizes of private arrays by the larger head dim; half as many rows, and staged keys, in f64.
+ * Builds: 4 classes and DEEP, x 4 classes of masks, x staged or not = 40 a type of sums. */
 typedef struct {
-    int dims;     /* up to */
-    int rows_f32; /* queries of the largest tile; half as many in f64 */
+    int dims; /* up to */
+    int rows; /* queries of the largest tile */
+    int staged_keys;
 } size_class;
-static const size_class class_table[] = {{64, 192}, {128, 192}, {256, 96}, {512, 48}};
+static const size_class class_table[] = {{64, 192, 64}, {128, 192, 48}, {256, 96, 32}, {512, 48, 16}};
 enum { CLASSES = sizeof class_table / sizeof *class_table, KEYS = 64 };
 
 typedef struct {
     cla_kernel *kernel;
-    int rows;
+    int rows, keys;
     int64_t tiles, columns, chunks;
     bool long_first;
 } state;
 
 static bool applies(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
-    if (!cla_needs_opencl(p, device, reason, reason_bytes))
-        return false;
-    if (cla_present(&p->weights)) {
-        snprintf(reason, reason_bytes, "never has the weights of a row at once, so it cannot return them");
-        return false;
-    }
-    return true;
+    return cla_needs_opencl(p, device, reason, reason_bytes);
 }
 
-static bool suits(const clattn_device_info *device, char *reason, size_t reason_bytes) {
+static bool suits(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
+    (void)p;
     if (device->device_class == CLATTN_DEVICE_CPU)
         return true;
     snprintf(reason, reason_bytes, "is written for CPUs, and %.100s is none; ask for it by name", device->name);
@@ -56,20 +53,33 @@ static const blocks *blocks_for(const clattn_device_info *device, clattn_dtype d
     return &block_table[last];
 }
 
-static cla_key key_for(const cla_problem *p, const blocks *x, const size_class *size, bool deep, int most_rows) {
+/* Storage that the kernel cannot read where it lies, as the type of the sums in one piece. */
+static bool is_staged(const cla_problem *p) {
+    const clattn_tensor *const all[] = {&p->q, &p->k, &p->v, &p->o, &p->bias};
+    if (p->page_size)
+        return true;
+    for (int i = 0; i < 5; i++)
+        if (cla_present(all[i]) && all[i]->dtype != p->dtype)
+            return true;
+    return false;
+}
+
+static cla_key key_for(const cla_problem *p, const blocks *x, const size_class *size, bool deep, int rows, int keys) {
     cla_key key = cla_key_make("attention_lanes.cl", "attention_lanes");
+    key.helper = "lanes.clh";
     cla_key_define(&key, "REAL", p->dtype == CLATTN_F64 ? 64 : 32);
     cla_key_define(&key, "LANES", x->lanes);
+    cla_key_define(&key, "STAGED", is_staged(p));
     cla_key_define(&key, "JV", x->panel_vectors);
     cla_key_define(&key, "R1", x->score_keys);
     cla_key_define(&key, "RO", x->value_rows);
     cla_key_define(&key, "OV", x->value_vectors);
-    cla_key_define(&key, "BM", most_rows);
-    cla_key_define(&key, "BN", KEYS);
+    cla_key_define(&key, "BM", rows);
+    cla_key_define(&key, "BN", keys);
     cla_key_define(&key, "DC", size->dims);
     cla_key_define(&key, "VC", size->dims);
     cla_key_define(&key, "DEEP", deep);
-    cla_key_define(&key, "MASKS", (p->interval ? 1 : 0) | (p->tensor ? 2 : 0));
+    cla_key_define(&key, "MASKS", (p->interval ? 1 : 0) | (p->score ? 2 : 0));
     return key;
 }
 
@@ -98,22 +108,24 @@ static clattn_status create(clattn_plan *plan) {
     const size_class *size = &class_table[c];
     const bool deep = p->D > size->dims;
     const int half = p->dtype == CLATTN_F64 ? 2 : 1;
-    const int most = deep ? panel : (int)cla_max(size->rows_f32 / half / panel, 1) * panel;
+    const int most = deep ? panel : (int)cla_max(size->rows / half / panel, 1) * panel;
     s->columns = cla_min(cla_max(p->Dv, 1), size->dims);
     s->chunks = cla_ceil_div(cla_max(p->Dv, 1), size->dims);
     s->rows = rows_for(p, device, panel, most, s->chunks);
     s->tiles = cla_ceil_div(p->N, s->rows);
     s->long_first = p->causal;
-    const cla_key key = key_for(p, x, size, deep, most);
+    s->keys = is_staged(p) ? size->staged_keys / half : KEYS;
+    const cla_key key = key_for(p, x, size, deep, most, s->keys);
     CLA_TRY(cla_kernel_create(plan->context, &key, 1, &s->kernel));
     cla_str_append(&plan->text,
                    "tiles: %d queries x %d keys, %d lanes; %lld tiles of a head, %lld chunk(s) of values\n", s->rows,
-                   KEYS, x->lanes, (long long)s->tiles, (long long)s->chunks);
+                   s->keys, x->lanes, (long long)s->tiles, (long long)s->chunks);
 done:
     return status;
 }
 
 static clattn_status execute(clattn_plan *plan) {
+    clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
     const state *s = plan->state;
     cla_attention_args a;
@@ -123,13 +135,21 @@ static clattn_status execute(clattn_plan *plan) {
     a.columns = (cl_int)s->columns;
     a.chunks = (cl_int)s->chunks;
     a.long_first = s->long_first;
-    const cla_arg args[] = {CLA_ARG_BUFFER(p->q.buffer),    CLA_ARG_BUFFER(p->k.buffer),
-                            CLA_ARG_BUFFER(p->v.buffer),    CLA_ARG_BUFFER(p->o.buffer),
-                            CLA_ARG_BUFFER(p->lse.buffer),  CLA_ARG_BUFFER(plan->spans),
-                            CLA_ARG_BUFFER(p->keep.buffer), CLA_ARG_BUFFER(p->drop.buffer),
-                            CLA_ARG_BUFFER(p->bias.buffer), CLA_ARG_VALUE(a)};
-    return cla_launch(plan->context, s->kernel, s->tiles * s->chunks * p->H * p->B, args,
-                      (int)(sizeof args / sizeof *args));
+    clattn_buffer *counts;
+    CLA_TRY(cla_profile_counts(plan->context, s->kernel, &counts));
+    a.has_counts = counts != NULL;
+    const cla_arg args[] = {CLA_ARG_BUFFER(p->q.buffer),      CLA_ARG_BUFFER(p->k.buffer),
+                            CLA_ARG_BUFFER(p->v.buffer),      CLA_ARG_BUFFER(p->o.buffer),
+                            CLA_ARG_BUFFER(p->lse.buffer),    CLA_ARG_BUFFER(plan->spans),
+                            CLA_ARG_BUFFER(p->keep.buffer),   CLA_ARG_BUFFER(p->drop.buffer),
+                            CLA_ARG_BUFFER(p->bias.buffer),   CLA_ARG_BUFFER(plan->slopes),
+                            CLA_ARG_BUFFER(plan->q_segments), CLA_ARG_BUFFER(plan->k_segments),
+                            CLA_ARG_BUFFER(p->sinks.buffer),  CLA_ARG_BUFFER(plan->table),
+                            CLA_ARG_BUFFER(counts),           CLA_ARG_VALUE(a)};
+    CLA_TRY(cla_launch(plan->context, s->kernel, s->tiles * s->chunks * p->H * p->B, args,
+                       (int)(sizeof args / sizeof *args)));
+done:
+    return status;
 }
 
 static void destroy(clattn_plan *plan) {
@@ -146,6 +166,8 @@ const cla_algorithm cla_algo_fused_lanes = {.name = "fused_lanes",
                                             .applies = applies,
                                             .suits = suits,
                                             .unit_inner = true,
+                                            .blocks = true,
+                                            .pages = true,
                                             .create = create,
                                             .execute = execute,
                                             .destroy = destroy};

@@ -2,31 +2,29 @@
 /* `fused_tiles`: for GPUs. A work-group owns a tile of queries; keys and values pass through its local memory; softmax
  * is online, so that no N x M buffer exists. See kernels/attention_tiles.cl.
  *
- * Builds of a type on one device, over all problems: at most CLA_TILES_MOST tiles (tiles.h) x 6 kinds (4 of masks where
- * the layout is in multiples of 4, 2 where it is not) = 60. */
+ * Builds of a type of sums on one device, over all problems: at most CLA_TILES_MOST tiles (tiles.h) x 6 kinds (4 of
+ * masks for storage of that type in multiples of 4, 2 for any other storage) = 60. */
 #include "args.h"
 #include "attention/plan.h"
 #include "attention/tiles.h"
 #include <stdio.h>
 
-enum { INTERVAL = 1, TENSOR = 2 }; /* MASKS of the kernel */
+enum { INTERVAL = 1, SCORE = 2 }; /* MASKS of the kernel */
 
 typedef struct {
     cla_tiling tiling;
     cla_kernel *kernel; /* NULL until tensors that need it are bound */
 } variant;
 typedef struct {
-    variant by_four; /* for layouts in multiples of 4 */
-    variant any;     /* for every layout */
+    variant by_four; /* for storage of the type of the sums, laid out in multiples of 4 */
+    variant any;     /* for all storage */
 } tiles_state;
 
 static bool applies(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
     cla_tiling tiling;
     if (!cla_needs_opencl(p, device, reason, reason_bytes))
         return false;
-    if (cla_present(&p->weights))
-        snprintf(reason, reason_bytes, "keeps no weights to return; materialised does");
-    else if (!cla_tiles_choose(device, p->dtype, false, p->D, p->Dv, 0, &tiling))
+    if (!cla_tiles_choose(device, p->dtype, true, p->D, p->Dv, 0, &tiling))
         snprintf(reason, reason_bytes,
                  "needs work-groups of 16 and %d bytes of local memory, and %.100s has %llu and %llu",
                  p->dtype == CLATTN_F64 ? 6340 : 3780, device->name, (unsigned long long)device->max_work_group,
@@ -36,7 +34,8 @@ static bool applies(const cla_problem *p, const clattn_device_info *device, char
     return false;
 }
 
-static bool suits(const clattn_device_info *device, char *reason, size_t reason_bytes) {
+static bool suits(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
+    (void)p;
     if (device->device_class == CLATTN_DEVICE_GPU)
         return true;
     snprintf(reason, reason_bytes, "is written for GPUs; %.100s is %s: ask for it by name", device->name,
@@ -55,7 +54,12 @@ static bool four(const clattn_tensor *t) {
 
 /* Of the tensors as they are bound now: offsets may change between executions. */
 static bool all_four(const cla_problem *p) {
-    return p->D % 4 == 0 && p->Dv % 4 == 0 && four(&p->q) && four(&p->k) && four(&p->v) && four(&p->o);
+    const clattn_tensor *const all[] = {&p->q, &p->k, &p->v, &p->o, &p->bias};
+    for (int i = 0; i < 5; i++)
+        if (cla_present(all[i]) && all[i]->dtype != p->dtype)
+            return false;
+    return p->page_size == 0 && p->D % 4 == 0 && p->Dv % 4 == 0 && four(&p->q) && four(&p->k) && four(&p->v) &&
+           four(&p->o);
 }
 
 /* 1 asks no alignment of base pointers: where memory is shared, a host array is used in place, wherever it begins. */
@@ -67,10 +71,11 @@ static int alignment_key(const clattn_plan *plan) {
 static clattn_status make_kernel(const clattn_plan *plan, const cla_tiling *tiling, bool by_four, cla_kernel **kernel) {
     const cla_problem *p = &plan->problem;
     const cla_tile *t = &tiling->tile;
-    int masks = (p->interval ? INTERVAL : 0) | (p->tensor ? TENSOR : 0);
+    int masks = (p->interval ? INTERVAL : 0) | (p->score ? SCORE : 0);
     if (!by_four && masks)
-        masks = INTERVAL | TENSOR; /* two kinds are enough there */
+        masks = INTERVAL | SCORE; /* two kinds are enough there */
     cla_key key = cla_key_make("attention_tiles.cl", "attention_tiles");
+    key.helper = "tiles.clh";
     cla_key_define(&key, "REAL", p->dtype == CLATTN_F64 ? 64 : 32);
     cla_key_define(&key, "TR", t->tr);
     cla_key_define(&key, "TC", t->tc);
@@ -81,6 +86,7 @@ static clattn_status make_kernel(const clattn_plan *plan, const cla_tiling *tili
     cla_key_define(&key, "NV", t->nv);
     cla_key_define(&key, "SLICED", t->sliced);
     cla_key_define(&key, "MASKS", masks);
+    cla_key_define(&key, "STAGED", !by_four);
     cla_key_define(&key, "ALIGNED4", by_four ? alignment_key(plan) : 0);
     return cla_kernel_create(plan->context, &key, (size_t)tiling->work_group, kernel);
 }
@@ -89,10 +95,12 @@ static clattn_status make_kernel(const clattn_plan *plan, const cla_tiling *tili
 static clattn_status make_variant(const clattn_plan *plan, bool by_four, variant *v) {
     const clattn_device_info *device = cla_context_device(plan->context);
     const cla_problem *p = &plan->problem;
+    /* Bits depend on the tile: with batch_invariant, neither masks nor the layout choose it. */
+    const bool lean = !by_four || p->score || p->batch_invariant;
     clattn_status status = CLATTN_E_LIMIT;
     /* Drivers that lack registers or memory for a kernel say so in any of three ways. */
     for (int rank = 0; status == CLATTN_E_LIMIT || status == CLATTN_E_BUILD || status == CLATTN_E_MEMORY; rank++) {
-        if (!cla_tiles_choose(device, p->dtype, by_four, p->D, p->Dv, rank, &v->tiling))
+        if (!cla_tiles_choose(device, p->dtype, lean, p->D, p->Dv, rank, &v->tiling))
             break; /* the last message stands */
         status = make_kernel(plan, &v->tiling, by_four, &v->kernel);
     }
@@ -125,7 +133,9 @@ static clattn_status create(clattn_plan *plan) {
     cla_str_append(&plan->text, "value columns: %d %s of %d\n", t->chunks, t->chunks == 1 ? "chunk" : "chunks",
                    t->columns);
     if (v == &state->any)
-        cla_str_append(&plan->text, "loads: one by one; strides, offsets, D and Dv in multiples of 4 are faster\n");
+        cla_str_append(&plan->text,
+                       "loads: of any storage; %s with strides, offsets, D and Dv in multiples of 4 is faster\n",
+                       clattn_dtype_name(plan->problem.dtype));
 done:
     return status;
 }
@@ -134,10 +144,12 @@ static clattn_status execute(clattn_plan *plan) {
     clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
     const variant *v = NULL;
+    clattn_buffer *counts = NULL;
     cla_attention_args a;
     if (p->Dv == 0 && !cla_present(&p->lse))
         goto done;
     CLA_TRY(variant_for_bound(plan, &v));
+    CLA_TRY(cla_profile_counts(plan->context, v->kernel, &counts));
     const cla_tiling *t = &v->tiling;
     cla_fill_attention_args(plan, &a);
     a.rows = t->rows;
@@ -145,11 +157,15 @@ static clattn_status execute(clattn_plan *plan) {
     a.columns = t->columns;
     a.chunks = t->chunks;
     a.long_first = p->causal;
-    const cla_arg args[] = {CLA_ARG_BUFFER(p->q.buffer),    CLA_ARG_BUFFER(p->k.buffer),
-                            CLA_ARG_BUFFER(p->v.buffer),    CLA_ARG_BUFFER(p->o.buffer),
-                            CLA_ARG_BUFFER(p->lse.buffer),  CLA_ARG_BUFFER(plan->spans),
-                            CLA_ARG_BUFFER(p->keep.buffer), CLA_ARG_BUFFER(p->drop.buffer),
-                            CLA_ARG_BUFFER(p->bias.buffer), CLA_ARG_VALUE(a)};
+    a.has_counts = counts != NULL;
+    const cla_arg args[] = {CLA_ARG_BUFFER(p->q.buffer),      CLA_ARG_BUFFER(p->k.buffer),
+                            CLA_ARG_BUFFER(p->v.buffer),      CLA_ARG_BUFFER(p->o.buffer),
+                            CLA_ARG_BUFFER(p->lse.buffer),    CLA_ARG_BUFFER(plan->spans),
+                            CLA_ARG_BUFFER(p->keep.buffer),   CLA_ARG_BUFFER(p->drop.buffer),
+                            CLA_ARG_BUFFER(p->bias.buffer),   CLA_ARG_BUFFER(plan->slopes),
+                            CLA_ARG_BUFFER(plan->q_segments), CLA_ARG_BUFFER(plan->k_segments),
+                            CLA_ARG_BUFFER(p->sinks.buffer),  CLA_ARG_BUFFER(plan->table),
+                            CLA_ARG_BUFFER(counts),           CLA_ARG_VALUE(a)};
     CLA_TRY(cla_launch(plan->context, v->kernel, (int64_t)a.tiles * a.chunks * p->H * p->B, args,
                        (int)(sizeof args / sizeof *args)));
 done:
@@ -172,6 +188,8 @@ const cla_algorithm cla_algo_fused_tiles = {
     .applies = applies,
     .suits = suits,
     .unit_inner = true,
+    .blocks = true,
+    .pages = true,
     .create = create,
     .execute = execute,
     .destroy = destroy};

@@ -7,7 +7,8 @@
 #include <string.h>
 
 static const cla_algorithm *const table[] = {
-    &cla_algo_fused_lanes, &cla_algo_fused_tiles, &cla_algo_materialised, &cla_algo_blas, &cla_algo_reference,
+    &cla_algo_fused_split,  &cla_algo_fused_lanes, &cla_algo_fused_tiles,
+    &cla_algo_materialised, &cla_algo_blas,        &cla_algo_reference,
 };
 enum { COUNT = sizeof table / sizeof *table };
 
@@ -16,6 +17,16 @@ const cla_algorithm *cla_algorithm_at(size_t index) { return index < COUNT ? tab
 size_t clattn_algorithm_count(void) { return COUNT; }
 const char *clattn_algorithm_name(size_t index) { return index < COUNT ? table[index]->name : NULL; }
 const char *clattn_algorithm_summary(size_t index) { return index < COUNT ? table[index]->summary : NULL; }
+
+/* The others, where one was asked for by name. */
+static void refuse_others(const cla_problem *p, const clattn_device_info *device, size_t chosen, cla_str *text) {
+    for (size_t i = 0; i < COUNT; i++) {
+        char reason[CLA_REASON] = "";
+        if (i != chosen)
+            cla_str_append(text, "not %s: %s\n", table[i]->name,
+                           table[i]->applies(p, device, reason, sizeof reason) ? "it was not asked for" : reason);
+    }
+}
 
 static clattn_status named(const cla_problem *p, const clattn_device_info *device, const char *name, cla_str *text,
                            const cla_algorithm **algorithm) {
@@ -26,6 +37,7 @@ static clattn_status named(const cla_problem *p, const clattn_device_info *devic
                 return cla_error(CLATTN_E_UNSUPPORTED, "algorithm %s: %s", name, reason);
             *algorithm = table[i];
             cla_str_append(text, "algorithm %s: asked for by name\n", name);
+            refuse_others(p, device, i, text);
             return CLATTN_OK;
         }
         const size_t at = strlen(names);
@@ -43,8 +55,8 @@ clattn_status cla_algorithm_choose(const cla_problem *p, const clattn_device_inf
     for (size_t i = 0; i < COUNT; i++) {
         if (!table[i]->applies(p, device, reasons[i], CLA_REASON))
             continue;
-        if (!table[i]->suits(device, reasons[i], CLA_REASON))
-            second = second ? second : table[i];
+        if (!table[i]->suits(p, device, reasons[i], CLA_REASON))
+            second = table[i]; /* the later ones ask less of a problem */
         else if (!best)
             best = table[i];
         else
@@ -53,8 +65,8 @@ clattn_status cla_algorithm_choose(const cla_problem *p, const clattn_device_inf
     *algorithm = best ? best : second;
     if (!*algorithm)
         return cla_error(CLATTN_E_UNSUPPORTED, "no algorithm applies on %s: %s: %.150s; %s: %.150s; %s: %.150s",
-                         device->name, table[0]->name, reasons[0], table[1]->name, reasons[1], table[2]->name,
-                         reasons[2]);
+                         device->name, table[1]->name, reasons[1], table[2]->name, reasons[2], table[3]->name,
+                         reasons[3]);
     cla_str_append(text, "algorithm %s: %s\n", (*algorithm)->name, (*algorithm)->summary);
     for (size_t i = 0; i < COUNT; i++)
         if (table[i] != *algorithm)

@@ -10,22 +10,26 @@ typedef struct cla_algorithm {
     const char *name, *summary;
     /* Whether it can; why not goes to reason, as a sentence without a stop. */
     bool (*applies)(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes);
-    /* Whether the device is of the class it was written for. Others take it only by name or for want of another. */
-    bool (*suits)(const clattn_device_info *device, char *reason, size_t reason_bytes);
+    /* Whether it was written for such a device and problem. Others take it only by name or for want of another. */
+    bool (*suits)(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes);
     bool unit_inner; /* q, k, v and o need a last stride of 1: the plan copies where it is not */
+    bool sums_type;  /* q, k, v, o and bias need the type of the sums: the plan converts */
+    bool blocks;     /* reads quantised k and v; else the plan converts */
+    bool pages;      /* reads k and v in pages; else the plan gathers them */
+    bool weights;    /* writes the weights of all queries and heads in any form, without a pass of weights.c */
     /* Makes plan->state, asks for scratch with cla_plan_scratch, adds lines to plan->text. */
     clattn_status (*create)(clattn_plan *plan);
     clattn_status (*execute)(clattn_plan *plan); /* enqueues only */
     void (*destroy)(clattn_plan *plan);          /* takes a state of NULL */
 } cla_algorithm;
 
-extern const cla_algorithm cla_algo_fused_lanes, cla_algo_fused_tiles, cla_algo_materialised, cla_algo_blas,
-    cla_algo_reference;
+extern const cla_algorithm cla_algo_fused_split, cla_algo_fused_lanes, cla_algo_fused_tiles, cla_algo_materialised,
+    cla_algo_blas, cla_algo_reference;
 
 enum { CLA_REASON = 256 };
 
 const cla_algorithm *cla_algorithm_at(size_t index); /* NULL past the end */
-/* The first that applies and suits, else the first that applies; or the one named. The reasons of all others go to
+/* The first that applies and suits, else the last that applies; or the one named. The reasons of all others go to
  * text. Errors: CLATTN_E_ARGUMENT (no such name), CLATTN_E_UNSUPPORTED (with the reason). */
 clattn_status cla_algorithm_choose(const cla_problem *p, const clattn_device_info *device, const char *name,
                                    cla_str *text, const cla_algorithm **algorithm);

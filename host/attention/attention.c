@@ -2,7 +2,9 @@
 /* Plans: problem + algorithm + kernels + scratch. Creation decides and allocates; execution only enqueues. */
 #include "args.h"
 #include "attention/plan.h"
+#include "attention/self_check.h"
 #include "ops/copy.h"
+#include "tensor/dtype.h"
 #include <clattn/opencl.h>
 #include <math.h>
 #include <stdio.h>
@@ -38,12 +40,13 @@ clattn_status cla_plan_scratch(clattn_plan *plan, int64_t bytes, const char *wha
 
 /* ---- creation ---- */
 
-enum { TENSORS = 9 };
-static const char *const tensor_names[TENSORS] = {"q", "k", "v", "o", "lse", "weights", "keep", "drop", "bias"};
+enum { TENSORS = 12 };
+static const char *const tensor_names[TENSORS] = {"q",           "k",       "v",    "o",    "lse",  "weights",
+                                                  "column_sums", "entropy", "keep", "drop", "bias", "sinks"};
 
 static void tensors_of(cla_problem *p, clattn_tensor *list[TENSORS]) {
-    clattn_tensor *const all[TENSORS] = {&p->q,       &p->k,    &p->v,    &p->o,   &p->lse,
-                                         &p->weights, &p->keep, &p->drop, &p->bias};
+    clattn_tensor *const all[TENSORS] = {&p->q,           &p->k,       &p->v,    &p->o,    &p->lse,  &p->weights,
+                                         &p->column_sums, &p->entropy, &p->keep, &p->drop, &p->bias, &p->sinks};
     memcpy(list, all, sizeof all);
 }
 
@@ -64,65 +67,89 @@ static clattn_status check_bound(const clattn_context *context, cla_problem *p) 
     return CLATTN_OK;
 }
 
-static clattn_status upload_spans(clattn_plan *plan) {
+clattn_status cla_plan_upload(clattn_plan *plan, const char *what, const void *data, int64_t count, size_t size,
+                              clattn_buffer **buffer) {
+    clattn_status status = CLATTN_OK;
+    if (!data || cla_context_is_cpu(plan->context))
+        return CLATTN_OK;
+    const size_t bytes = (size_t)count * size;
+    CLA_CHECK(
+        (int64_t)bytes <= cla_plan_scratch_left(plan), CLATTN_E_LIMIT,
+        "workspace: %s need %zu bytes, above the %lld left of the limit of %lld; raise max_workspace or split the "
+        "batch",
+        what, bytes, (long long)cla_plan_scratch_left(plan), (long long)scratch_limit(plan));
+    CLA_TRY(cla_buffer_create_from(plan->context, data, bytes, buffer));
+    plan->hidden_bytes += bytes;
+    plan->largest_hidden = bytes > plan->largest_hidden ? bytes : plan->largest_hidden;
+    cla_str_append(&plan->text, "on the device: %zu bytes for %s\n", bytes, what);
+done:
+    return status;
+}
+
+static clattn_status upload_arrays(clattn_plan *plan) {
     clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
-    cl_int *spans = NULL;
-    if (!p->interval || cla_context_is_cpu(plan->context))
-        return CLATTN_OK;
-    const size_t bytes = (size_t)p->B * 2 * sizeof *spans;
-    CLA_CHECK((int64_t)bytes <= cla_plan_scratch_left(plan), CLATTN_E_LIMIT,
-              "workspace: the key lengths and offsets of %lld batches need %zu bytes, above the limit of %lld; raise "
-              "max_workspace or split the batch",
-              (long long)p->B, bytes, (long long)scratch_limit(plan));
-    CLA_TRY(cla_alloc((size_t)p->B, 2 * sizeof *spans, "spans", &spans));
-    for (int64_t b = 0; b < p->B; b++) {
-        spans[2 * b] = (cl_int)p->key_lengths[b];
-        spans[2 * b + 1] = (cl_int)p->offsets[b];
+    cla_span *spans = NULL;
+    if (p->batches) {
+        CLA_TRY(cla_alloc((size_t)p->B, sizeof *spans, "spans", &spans));
+        for (int64_t b = 0; b < p->B; b++) {
+            const cla_batch *x = &p->batches[b];
+            spans[b] = (cla_span){.q_row = x->q_row,
+                                  .k_row = x->k_row,
+                                  .keys = (cl_int)x->keys,
+                                  .queries = (cl_int)x->queries,
+                                  .offset = (cl_int)x->offset,
+                                  .prefix = (cl_int)x->prefix};
+        }
     }
-    CLA_TRY(clattn_buffer_create(plan->context, bytes, &plan->spans));
-    CLA_TRY(clattn_buffer_upload(plan->spans, 0, spans, bytes));
-    plan->hidden_bytes += bytes;
+    CLA_TRY(cla_plan_upload(plan, "lengths and offsets", spans, p->B, sizeof *spans, &plan->spans));
+    CLA_TRY(cla_plan_upload(plan, "ALiBi slopes", p->slopes, p->H, sizeof *p->slopes, &plan->slopes));
+    CLA_TRY(
+        cla_plan_upload(plan, "query segments", p->q_segments, p->B * p->N, sizeof *p->q_segments, &plan->q_segments));
+    CLA_TRY(
+        cla_plan_upload(plan, "key segments", p->k_segments, p->B * p->M, sizeof *p->k_segments, &plan->k_segments));
+    CLA_TRY(cla_plan_upload(plan, "the block table", p->table, p->B * p->table_pages, sizeof *p->table, &plan->table));
 done:
     cla_free(spans);
     return status;
 }
 
-static void describe(clattn_plan *plan) {
-    clattn_plan_info info;
-    clattn_plan_info_get(plan, &info);
-    cla_str_append(&plan->text, "workspace: %zu bytes; least traffic: %.0f bytes; operations: %.4g\n",
-                   info.workspace_bytes, info.moved_bytes, info.operations);
-}
-
-static clattn_status build_plan(clattn_plan *plan, const clattn_attention_args *args) {
+/* Of plan->problem. */
+static clattn_status build_plan(clattn_plan *plan, const char *name, bool caller_workspace) {
     clattn_status status = CLATTN_OK;
     const clattn_device_info *device = cla_context_device(plan->context);
-    CLA_TRY(cla_problem_init(&plan->problem, args));
     CLA_TRY(check_bound(plan->context, &plan->problem));
     const cla_algorithm *algorithm = NULL;
-    CLA_TRY(cla_algorithm_choose(&plan->problem, device, args->algorithm, &plan->text, &algorithm));
-    if (cla_problem_no_rows(&plan->problem) || plan->problem.M == 0) {
+    CLA_TRY(cla_algorithm_choose(&plan->problem, device, name, &plan->text, &algorithm));
+    if (cla_problem_no_rows(&plan->problem) || cla_problem_no_keys(&plan->problem)) {
         cla_str_append(&plan->text, "no query, or no key: nothing but a fill\n");
-        if (!cla_problem_no_rows(&plan->problem))
-            CLA_TRY(cla_copy_kernel(plan->context, plan->problem.dtype, "fill_strided", &plan->fill));
+        if (!cla_problem_no_rows(&plan->problem)) {
+            CLA_TRY(cla_copy_kernel(plan->context, plan->problem.dtype == CLATTN_F64, "fill_strided", &plan->fill));
+            CLA_TRY(cla_copy_kernel(plan->context, plan->problem.dtype == CLATTN_F64, "copy_strided", &plan->copy));
+        }
         goto done;
     }
     plan->algorithm = algorithm;
-    CLA_TRY(upload_spans(plan));
-    if (algorithm->unit_inner)
-        CLA_TRY(cla_pack_create(plan));
+    cla_explain_restrictions(plan);
+    CLA_TRY(upload_arrays(plan));
+    CLA_TRY(cla_pack_create(plan));
+    const cla_problem given = plan->problem;
     cla_pack_bind(plan);
-    status = algorithm->create(plan);
+    cla_explain_storage(plan, &given);
+    status = cla_weights_create(plan);
+    if (status == CLATTN_OK)
+        status = algorithm->create(plan);
     cla_pack_unbind(plan);
     CLA_TRY(status);
-    if (plan->workspace_bytes > 0 && !args->caller_workspace) {
+    if (plan->problem.ragged && cla_present(&plan->problem.column_sums))
+        CLA_TRY(cla_copy_kernel(plan->context, plan->problem.dtype == CLATTN_F64, "fill_strided", &plan->fill));
+    if (plan->workspace_bytes > 0 && !caller_workspace) {
         CLA_TRY(clattn_buffer_create(plan->context, plan->workspace_bytes, &plan->scratch));
         plan->owns_scratch = true;
     }
 done:
     if (status == CLATTN_OK)
-        describe(plan);
+        cla_explain_costs(plan);
     return status == CLATTN_OK ? cla_str_status(&plan->text) : status;
 }
 
@@ -134,11 +161,27 @@ clattn_status clattn_plan_create(clattn_context *context, const clattn_attention
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "plan_create: %s is NULL", context ? "args" : "context");
     CLA_TRY(cla_alloc(1, sizeof *made, "plan", &made));
     made->context = context;
-    CLA_TRY(build_plan(made, args));
+    CLA_TRY(cla_problem_init(&made->problem, args));
+    CLA_TRY(build_plan(made, args->algorithm, args->caller_workspace));
     *plan = made;
     made = NULL;
 done:
     clattn_plan_destroy(made);
+    return status;
+}
+
+clattn_status cla_plan_run_once(clattn_context *context, const cla_problem *p, const char *algorithm) {
+    clattn_status status = CLATTN_OK;
+    clattn_plan *plan = NULL;
+    CLA_TRY(cla_alloc(1, sizeof *plan, "plan", &plan));
+    plan->context = context;
+    plan->problem = *p;
+    CLA_TRY(build_plan(plan, algorithm, false));
+    CLA_TRY(clattn_plan_execute(plan, NULL));
+done:
+    if (plan)
+        plan->problem = (cla_problem){0}; /* the caller's */
+    clattn_plan_destroy(plan);
     return status;
 }
 
@@ -147,34 +190,20 @@ void clattn_plan_destroy(clattn_plan *plan) {
         return;
     if (plan->algorithm)
         plan->algorithm->destroy(plan);
+    cla_weights_destroy(plan);
     cla_pack_destroy(plan);
     cla_kernel_destroy(plan->fill);
+    cla_kernel_destroy(plan->copy);
     if (plan->owns_scratch)
         clattn_buffer_destroy(plan->scratch);
     clattn_buffer_destroy(plan->spans);
+    clattn_buffer_destroy(plan->slopes);
+    clattn_buffer_destroy(plan->q_segments);
+    clattn_buffer_destroy(plan->k_segments);
+    clattn_buffer_destroy(plan->table);
     cla_problem_free(&plan->problem);
     cla_str_free(&plan->text);
     cla_free(plan);
-}
-
-/* ---- asking ---- */
-
-const char *clattn_plan_explain(const clattn_plan *plan) { return plan ? cla_str_text(&plan->text) : ""; }
-
-clattn_status clattn_plan_info_get(const clattn_plan *plan, clattn_plan_info *info) {
-    if (!plan || !info)
-        return cla_error(CLATTN_E_ARGUMENT, "plan_info_get: %s is NULL", plan ? "info" : "plan");
-    const cla_problem *p = &plan->problem;
-    const double size = (double)clattn_dtype_size(p->dtype), rows = (double)p->B * (double)p->H * (double)p->N;
-    const double keys = (double)p->B * (double)p->Hk * (double)p->M;
-    *info = (clattn_plan_info){
-        .algorithm = plan->algorithm ? plan->algorithm->name : "fill",
-        .workspace_bytes = plan->workspace_bytes + plan->hidden_bytes,
-        .largest_bytes = plan->workspace_bytes > plan->hidden_bytes ? plan->workspace_bytes : plan->hidden_bytes,
-        .operations = 2.0 * cla_problem_pairs(p) * (double)(p->D + p->Dv),
-        .moved_bytes = size * (double)(p->D + p->Dv) * (rows + keys),
-    };
-    return CLATTN_OK;
 }
 
 clattn_status clattn_plan_set_workspace(clattn_plan *plan, clattn_buffer *workspace) {
@@ -199,17 +228,44 @@ static clattn_status rebind(clattn_plan *plan, const clattn_attention_args *args
     clattn_status status = CLATTN_OK;
     cla_problem other = {0}, *p = &plan->problem;
     clattn_attention_args tensors = *args;
+    int64_t *lengths = NULL;
     /* Only tensors are read: the rest is the plan's. */
     tensors.has_scale = true;
     tensors.scale = p->scale;
     tensors.causal = tensors.has_window = false;
-    tensors.key_lengths = tensors.offsets = NULL;
+    tensors.key_lengths = tensors.query_lengths = tensors.prefix_lengths = tensors.offsets = NULL;
     tensors.align = CLATTN_ALIGN_UNSET;
+    tensors.alibi_slopes = NULL;
+    tensors.query_segments = tensors.key_segments = NULL;
+    tensors.softcap = 0;
+    tensors.short_masks = p->short_masks;
+    const bool weighs = cla_present(&tensors.weights);
+    tensors.weights_form = weighs ? p->form : CLATTN_WEIGHTS_SOFTMAX;
+    tensors.weights_mean = weighs && p->mean;
+    tensors.weights_queries = weighs ? p->form_queries : NULL;
+    tensors.weights_query_count = weighs && p->form_queries ? p->row_count : 0;
+    tensors.weights_heads = weighs ? p->form_heads : NULL;
+    tensors.weights_head_count = weighs && p->form_heads ? p->head_count : 0;
+    tensors.sequences = 0;
+    tensors.cu_queries = tensors.cu_keys = NULL;
+    tensors.block_table = p->table;
+    tensors.table_pages = p->table_pages;
+    if (p->page_size) {
+        CLA_TRY(cla_alloc((size_t)p->B, sizeof *lengths, "lengths", &lengths));
+        for (int64_t b = 0; b < p->B; b++)
+            lengths[b] = p->batches[b].keys;
+        tensors.key_lengths = lengths;
+    }
     CLA_TRY(cla_problem_init(&other, &tensors));
     CLA_TRY(check_bound(plan->context, &other));
     clattn_tensor *mine[TENSORS], *theirs[TENSORS];
     tensors_of(p, mine);
     tensors_of(&other, theirs);
+    if (p->ragged) { /* as cla_sequences_take left them */
+        other.q.stride[0] = other.o.stride[0] = other.lse.stride[1] = other.entropy.stride[1] = 0;
+        if (!p->page_size)
+            other.k.stride[0] = other.v.stride[0] = other.column_sums.stride[1] = 0;
+    }
     for (int i = 0; i < TENSORS; i++)
         CLA_CHECK(cla_view_same_layout(mine[i], theirs[i]), CLATTN_E_SHAPE,
                   "%s: has another type, shape or strides than when the plan was made; make a plan for it",
@@ -220,17 +276,47 @@ static clattn_status rebind(clattn_plan *plan, const clattn_attention_args *args
         mine[i]->offset = theirs[i]->offset;
     }
 done:
+    cla_free(lengths);
     cla_problem_free(&other);
     return status;
 }
 
-/* No key to see: O = 0, LSE = -inf, weights empty. */
+/* Without the rows behind the last sequence, which stay as they are. */
+static clattn_tensor of_sequences(const cla_problem *p, const clattn_tensor *t, int axis, int64_t rows) {
+    clattn_tensor r = *t;
+    if (p->ragged)
+        r.shape[axis] = rows;
+    return r;
+}
+
+static clattn_status clear_column_sums(clattn_plan *plan) {
+    const cla_problem *p = &plan->problem;
+    const clattn_tensor sums = of_sequences(p, &p->column_sums, 3, p->key_rows);
+    return cla_fill_strided(plan->context, plan->fill, p->dtype == CLATTN_F64, &sums, 0.0);
+}
+
+/* No key to see: O = 0, LSE = -inf or the sink, weights empty or 0. */
 static clattn_status fill_only(clattn_plan *plan) {
     clattn_status status = CLATTN_OK;
-    if (cla_problem_no_rows(&plan->problem))
+    const cla_problem *p = &plan->problem;
+    const bool wide = p->dtype == CLATTN_F64;
+    const clattn_tensor o = of_sequences(p, &p->o, 2, p->query_rows), lse = of_sequences(p, &p->lse, 3, p->query_rows);
+    const clattn_tensor entropy = of_sequences(p, &p->entropy, 3, p->query_rows);
+    if (cla_problem_no_rows(p))
         return CLATTN_OK;
-    CLA_TRY(cla_fill_strided(plan->context, plan->fill, &plan->problem.o, 0.0));
-    CLA_TRY(cla_fill_strided(plan->context, plan->fill, &plan->problem.lse, -INFINITY));
+    CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &o, 0.0));
+    /* Keys that pages do not hold are -inf before the softmax. */
+    CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &p->weights, p->form ? -INFINITY : 0.0));
+    CLA_TRY(clear_column_sums(plan));
+    CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &entropy, 0.0));
+    CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &lse, -INFINITY));
+    if (cla_present(&p->sinks) && cla_present(&p->lse)) { /* [1, 1, 1, H] seen as [1, B, H, N] */
+        clattn_tensor sinks = lse;
+        sinks.buffer = p->sinks.buffer, sinks.host = p->sinks.host, sinks.offset = p->sinks.offset;
+        sinks.stride[1] = sinks.stride[3] = 0;
+        sinks.stride[2] = 1;
+        CLA_TRY(cla_copy_strided(plan->context, plan->copy, &sinks, &lse));
+    }
 done:
     return status;
 }
@@ -247,7 +333,10 @@ static clattn_status enqueue(clattn_plan *plan) {
     cla_pack_bind(plan);
     bound = true;
     CLA_TRY(cla_pack_inputs(plan));
+    if (plan->problem.ragged) /* keys past key_lengths belong to a sequence, and no algorithm looks there */
+        CLA_TRY(clear_column_sums(plan));
     CLA_TRY(plan->algorithm->execute(plan));
+    CLA_TRY(cla_weights_execute(plan));
     CLA_TRY(cla_pack_outputs(plan));
 done:
     if (bound)
@@ -266,6 +355,12 @@ clattn_status clattn_plan_enqueue(clattn_plan *plan, const clattn_attention_args
     CLA_TRY(cla_queue_begin(plan->context, event_count, events));
     CLA_TRY(enqueue(plan));
     CLA_TRY(cla_queue_end(plan->context, event));
+    if (plan->problem.self_check > 0 && plan->algorithm)
+        status = cla_self_check(&plan->problem, plan->problem.self_check);
+    if (status != CLATTN_OK && event && *event) {
+        clReleaseEvent(*event);
+        *event = NULL;
+    }
 done:
     return status;
 }
@@ -294,12 +389,22 @@ bool cla_needs_cpu(const clattn_device_info *device, char *reason, size_t reason
 
 void *cla_tensor_data(const clattn_tensor *t) {
     char *base = t->host ? t->host : t->buffer ? cla_buffer_host(t->buffer) : NULL;
-    return base ? base + (size_t)t->offset * clattn_dtype_size(t->dtype) : NULL;
+    return base ? base + clattn_dtype_bytes(t->dtype, (size_t)t->offset) : NULL;
 }
 
 void cla_fill_mask_args(const cla_problem *p, cla_mask_args *a) {
-    *a = (cla_mask_args){
-        .left = p->left, .right = p->right, .M = (cl_int)p->M, .causal = p->causal, .windowed = p->windowed};
+    *a = (cla_mask_args){.left = p->left,
+                         .right = p->right,
+                         .N = (cl_int)p->N,
+                         .M = (cl_int)p->M,
+                         .causal = p->causal,
+                         .windowed = p->windowed,
+                         .bias_type = (cl_int)p->bias.dtype,
+                         .has_slopes = p->slopes != NULL,
+                         .has_segments = p->q_segments != NULL,
+                         .has_sinks = cla_present(&p->sinks),
+                         .softcap = (cl_float)p->softcap};
+    memcpy(&a->softcap_bits, &p->softcap, sizeof a->softcap_bits);
     a->has_keep = cla_present(&p->keep);
     a->has_drop = cla_present(&p->drop);
     a->has_bias = cla_present(&p->bias);
@@ -309,6 +414,7 @@ void cla_fill_mask_args(const cla_problem *p, cla_mask_args *a) {
     a->drop_j = p->drop.stride[3], a->drop_0 = p->drop.offset;
     a->bias_b = p->bias.stride[0], a->bias_h = p->bias.stride[1], a->bias_i = p->bias.stride[2];
     a->bias_j = p->bias.stride[3], a->bias_0 = p->bias.offset;
+    a->sinks_0 = p->sinks.offset;
 }
 
 void cla_fill_attention_args(const clattn_plan *plan, cla_attention_args *a) {
@@ -320,6 +426,11 @@ void cla_fill_attention_args(const clattn_plan *plan, cla_attention_args *a) {
                               .H = (cl_int)p->H,
                               .group = (cl_int)p->group,
                               .has_lse = cla_present(&p->lse),
+                              .ragged = p->ragged,
+                              .q_type = (cl_int)p->q.dtype,
+                              .k_type = (cl_int)p->k.dtype,
+                              .v_type = (cl_int)p->v.dtype,
+                              .o_type = (cl_int)p->o.dtype,
                               .scale = (cl_float)p->scale};
     memcpy(&a->scale_bits, &p->scale, sizeof a->scale_bits);
     a->q_b = p->q.stride[0], a->q_h = p->q.stride[1], a->q_i = p->q.stride[2], a->q_0 = p->q.offset;
@@ -327,5 +438,11 @@ void cla_fill_attention_args(const clattn_plan *plan, cla_attention_args *a) {
     a->v_b = p->v.stride[0], a->v_h = p->v.stride[1], a->v_j = p->v.stride[2], a->v_0 = p->v.offset;
     a->o_b = p->o.stride[0], a->o_h = p->o.stride[1], a->o_i = p->o.stride[2], a->o_0 = p->o.offset;
     a->lse_b = p->lse.stride[1], a->lse_h = p->lse.stride[2], a->lse_i = p->lse.stride[3], a->lse_0 = p->lse.offset;
+    if (p->page_size) {
+        a->page_size = (cl_int)p->page_size;
+        a->pages = (cl_int)p->table_pages;
+        a->k_page = p->k.stride[0], a->v_page = p->v.stride[0];
+        a->k_b = a->v_b = 0;
+    }
     cla_fill_mask_args(p, &a->mask);
 }

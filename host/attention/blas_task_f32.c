@@ -9,6 +9,7 @@
 
 #define REAL float
 #define LOG logf
+#define TANH tanhf
 #define GEMM cblas_sgemm
 #define GEMV cblas_sgemv
 #define CLA_BLAS_RUN cla_blas_run_f32

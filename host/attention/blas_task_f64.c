@@ -9,6 +9,7 @@
 
 #define REAL double
 #define LOG log
+#define TANH tanh
 #define GEMM cblas_dgemm
 #define GEMV cblas_dgemv
 #define CLA_BLAS_RUN cla_blas_run_f64

@@ -10,21 +10,28 @@
 #include "runtime/launch.h"
 #include "tensor/view.h"
 
-typedef struct cla_pack cla_pack; /* pack.c */
+typedef struct cla_pack cla_pack;       /* pack.c */
+typedef struct cla_weights cla_weights; /* weights.c */
 
 struct clattn_plan {
     clattn_context *context;
     cla_problem problem; /* its tensors are those of the next execution: rebinding changes buffers and offsets only */
     const cla_algorithm *algorithm; /* NULL: nothing to compute but a fill */
     void *state;                    /* the algorithm's */
-    cla_kernel *fill;               /* where algorithm is NULL */
+    cla_kernel *fill, *copy;        /* where algorithm is NULL */
     cla_pack *pack;                 /* copies of tensors whose last stride is not 1; NULL: none */
+    cla_weights *weights;           /* a pass after the algorithm's; NULL: none */
     clattn_buffer *scratch;         /* one buffer for all; pieces start at cla_plan_scratch's offsets */
     bool owns_scratch;
     size_t workspace_bytes; /* of the one scratch buffer */
-    size_t hidden_bytes;    /* other allocations that the plan causes */
-    clattn_buffer *spans;   /* int2 [B] on the device: key length and offset; NULL without interval masks */
-    cla_str text;           /* explain */
+    size_t hidden_bytes;    /* other allocations that the plan causes: the arrays below */
+    size_t largest_hidden;  /* the largest of them */
+    /* Host arrays of the problem, on the device; NULL where there are none, and on the `cpu` context. */
+    clattn_buffer *spans;                   /* cla_span [B] */
+    clattn_buffer *slopes;                  /* float [H] */
+    clattn_buffer *q_segments, *k_segments; /* int [B, N] and [B, M] */
+    clattn_buffer *table;                   /* int [B, pages of the block table] */
+    cla_str text;                           /* explain */
 };
 
 /* Asks for a piece of scratch; *offset_bytes is a multiple of 256. Only in create. */
@@ -32,13 +39,23 @@ clattn_status cla_plan_scratch(clattn_plan *plan, int64_t bytes, const char *wha
 /* Bytes of scratch that may still be asked for, within max_workspace and the device's largest allocation. */
 int64_t cla_plan_scratch_left(const clattn_plan *plan);
 
+/* explain.c: lines for plan->text. */
+void cla_explain_restrictions(clattn_plan *plan); /* which keys are seen, and how scores are made */
+void cla_explain_storage(clattn_plan *plan, const cla_problem *given); /* once the algorithm's tensors are bound */
+void cla_explain_costs(clattn_plan *plan);
+
+/* A host array on the device: what is in no scratch. Nothing to do without one, and on the `cpu` context. */
+clattn_status cla_plan_upload(clattn_plan *plan, const char *what, const void *data, int64_t count, size_t size,
+                              clattn_buffer **buffer);
+
 /* Arguments of the fused kernels, for the tensors as they are bound now. Tiles and chunks are left to the caller. */
 struct cla_attention_args;
 void cla_fill_attention_args(const clattn_plan *plan, struct cla_attention_args *args);
 struct cla_mask_args;
 void cla_fill_mask_args(const cla_problem *p, struct cla_mask_args *args);
 
-/* pack.c: gives q, k, v and o a last stride of 1 where an algorithm needs it. */
+/* pack.c: gives q, k, v and o (and bias) a last stride of 1 and the type of the sums, and k and v one piece without
+ * blocks, where an algorithm needs it. */
 clattn_status cla_pack_create(clattn_plan *plan);
 /* Between bind and unbind plan->problem holds the copies, with their strides. */
 void cla_pack_bind(clattn_plan *plan);
@@ -46,6 +63,16 @@ void cla_pack_unbind(clattn_plan *plan);
 clattn_status cla_pack_inputs(clattn_plan *plan);  /* enqueues the copies in */
 clattn_status cla_pack_outputs(clattn_plan *plan); /* and out */
 void cla_pack_destroy(clattn_plan *plan);
+
+/* Plans, executes and forgets a problem that is checked already, which keeps what it owns. */
+clattn_status cla_plan_run_once(clattn_context *context, const cla_problem *p, const char *algorithm);
+
+/* weights.c, on OpenCL: weights, column sums and entropy that the algorithm does not write itself. */
+clattn_status cla_weights_create(clattn_plan *plan);  /* before the algorithm, which may take all scratch left */
+clattn_status cla_weights_execute(clattn_plan *plan); /* enqueues; the tensors are those of the algorithm */
+void cla_weights_destroy(clattn_plan *plan);
+/* Whether `weights` are the pass's, not the algorithm's. */
+bool cla_weights_by_pass(const clattn_plan *plan);
 
 /* The reference on tensors with host storage; `wide`: sums in long double, for judging f64. */
 clattn_status cla_reference_run(const cla_problem *p, bool wide);

@@ -3,28 +3,41 @@
 #include "attention/problem.h"
 
 #include "attention/mask.h"
+#include "attention/pages.h"
+#include "attention/results.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "tensor/dtype.h"
 #include "tensor/view.h"
 #include <math.h>
 #include <string.h>
 
-/* Kernels count rows and columns in int, with room for a tile past the end. */
-#define LARGEST_SIZE (INT32_MAX - 65536)
-
 enum { TEXT = 200 };
 
-static clattn_status check_storage(const clattn_tensor *t, const char *name) {
+static bool is_float(clattn_dtype dtype) {
+    return dtype == CLATTN_F32 || dtype == CLATTN_F64 || dtype == CLATTN_F16 || dtype == CLATTN_BF16;
+}
+
+/* The type of the sums: f64 where anything is f64. */
+static clattn_dtype sums_of(const clattn_attention_args *args) {
+    const clattn_tensor *const all[] = {&args->q, &args->k, &args->v, &args->o, &args->bias};
+    for (int i = 0; i < 5; i++)
+        if (all[i]->rank > 0 && all[i]->dtype == CLATTN_F64)
+            return CLATTN_F64;
+    return CLATTN_F32;
+}
+
+clattn_status cla_storage_check(const clattn_tensor *t, const char *name) {
     if ((t->buffer != NULL) && (t->host != NULL))
         return cla_error(CLATTN_E_ARGUMENT, "%s: has both a buffer and a host array; give one", name);
     if (!t->buffer && !t->host && clattn_tensor_elements(t) > 0)
         return cla_error(CLATTN_E_ARGUMENT, "%s: has neither a buffer nor a host array", name);
     if (t->buffer) {
         int64_t first, end;
-        clattn_status status = cla_view_range(t, name, &first, &end);
+        clattn_status status = cla_view_bytes(t, name, &first, &end);
         if (status != CLATTN_OK)
             return status;
-        const uint64_t need = (uint64_t)end * clattn_dtype_size(t->dtype), have = clattn_buffer_bytes(t->buffer);
+        const uint64_t need = (uint64_t)end, have = clattn_buffer_bytes(t->buffer);
         if (need > have)
             return cla_error(CLATTN_E_SHAPE, "%s: reaches to byte %llu of a buffer of %llu", name,
                              (unsigned long long)need, (unsigned long long)have);
@@ -33,8 +46,7 @@ static clattn_status check_storage(const clattn_tensor *t, const char *name) {
 }
 
 /* Checks one of q, k, v, o and lifts it to rank 4. */
-static clattn_status take_main(const clattn_tensor *t, const char *name, int rank, clattn_dtype dtype,
-                               clattn_tensor *out) {
+static clattn_status take_main(const clattn_tensor *t, const char *name, int rank, clattn_tensor *out) {
     if (t->rank == 0)
         return cla_error(CLATTN_E_ARGUMENT, "%s: is missing", name);
     if (t->rank < 2 || t->rank > 4)
@@ -48,26 +60,30 @@ static clattn_status take_main(const clattn_tensor *t, const char *name, int ran
     clattn_status status = cla_view_check(t, name);
     if (status != CLATTN_OK)
         return status;
-    if (t->dtype != dtype)
-        return cla_error(CLATTN_E_DTYPE, "%s: is %s, but q is %s; convert one of them", name,
-                         clattn_dtype_name(t->dtype), clattn_dtype_name(dtype));
+    const bool packed = cla_is_quantised(t->dtype), key = *name == 'k' || *name == 'v';
+    if (!is_float(t->dtype) && !(packed && key))
+        return cla_error(CLATTN_E_DTYPE, "%s: is %s; attention takes f32, f64, f16 and bf16%s: convert it", name,
+                         clattn_dtype_name(t->dtype), packed ? ", and quantised types as k and v" : "");
     *out = cla_view_lift(t);
-    return check_storage(t, name);
+    return cla_storage_check(t, name);
 }
 
-static clattn_status take_shapes(cla_problem *p) {
+static clattn_status take_shapes(cla_problem *p, const clattn_attention_args *args) {
     char text[TEXT], other[TEXT];
     const clattn_tensor *q = &p->q, *k = &p->k, *v = &p->v, *o = &p->o;
 #define SHAPE(t) cla_shape_text(t, text, TEXT)
     p->B = q->shape[0], p->H = q->shape[1], p->N = q->shape[2], p->D = q->shape[3];
     p->Hk = k->shape[1], p->M = k->shape[2], p->Dv = v->shape[3];
-    if (k->shape[0] != p->B || v->shape[0] != p->B)
+    const clattn_status status = cla_pages_shape(p, args);
+    if (status != CLATTN_OK)
+        return status;
+    if (!p->page_size && (k->shape[0] != p->B || v->shape[0] != p->B))
         return cla_error(CLATTN_E_SHAPE, "k, v: batch %lld and %lld, but q has %lld", (long long)k->shape[0],
                          (long long)v->shape[0], (long long)p->B);
     if (k->shape[3] != p->D)
         return cla_error(CLATTN_E_SHAPE, "k %s: head dim %lld, but q has %lld", SHAPE(k), (long long)k->shape[3],
                          (long long)p->D);
-    if (v->shape[1] != p->Hk || v->shape[2] != p->M)
+    if (v->shape[1] != p->Hk || v->shape[2] != k->shape[2])
         return cla_error(CLATTN_E_SHAPE, "v %s: heads and keys differ from k %s", SHAPE(v),
                          cla_shape_text(k, other, TEXT));
     if (o->shape[0] != p->B || o->shape[1] != p->H || o->shape[2] != p->N || o->shape[3] != p->Dv)
@@ -79,73 +95,14 @@ static clattn_status take_shapes(cla_problem *p) {
         return cla_error(CLATTN_E_SHAPE, "k: %lld key heads do not divide %lld query heads", (long long)p->Hk,
                          (long long)p->H);
     p->group = p->Hk > 0 ? p->H / p->Hk : 1;
-    if (p->N > LARGEST_SIZE || p->M > LARGEST_SIZE || p->D > LARGEST_SIZE || p->Dv > LARGEST_SIZE)
+    if (p->N > CLA_LARGEST_SIZE || p->M > CLA_LARGEST_SIZE || p->D > CLA_LARGEST_SIZE || p->Dv > CLA_LARGEST_SIZE)
         return cla_error(CLATTN_E_SHAPE, "q, k, v: sizes above %d are not supported: N %lld, M %lld, D %lld, Dv %lld",
-                         LARGEST_SIZE, (long long)p->N, (long long)p->M, (long long)p->D, (long long)p->Dv);
-    if (p->B > LARGEST_SIZE || p->H > LARGEST_SIZE)
-        return cla_error(CLATTN_E_SHAPE, "q: sizes above %d are not supported: B %lld, H %lld", LARGEST_SIZE,
+                         CLA_LARGEST_SIZE, (long long)p->N, (long long)p->M, (long long)p->D, (long long)p->Dv);
+    if (p->B > CLA_LARGEST_SIZE || p->H > CLA_LARGEST_SIZE)
+        return cla_error(CLATTN_E_SHAPE, "q: sizes above %d are not supported: B %lld, H %lld", CLA_LARGEST_SIZE,
                          (long long)p->B, (long long)p->H);
 #undef SHAPE
     return CLATTN_OK;
-}
-
-static clattn_status check_output(const clattn_tensor *t, const char *name) {
-    if (cla_view_overlaps(t))
-        return cla_error(CLATTN_E_SHAPE,
-                         "%s: its strides make elements share a place; an output may not broadcast or overlap itself",
-                         name);
-    return CLATTN_OK;
-}
-
-/* Where a tensor lies: a device's or host's memory from byte *begin to *end. Views with gaps have none, since others
- * may lie in the gaps. */
-static bool dense_bytes(const clattn_tensor *t, const void **storage, uintptr_t *begin, uintptr_t *end) {
-    int64_t first, last;
-    const int64_t n = t->rank > 0 ? clattn_tensor_elements(t) : 0;
-    const uintptr_t size = clattn_dtype_size(t->dtype), base = t->buffer ? 0 : (uintptr_t)t->host;
-    if (n <= 0 || cla_view_range(t, "a tensor", &first, &last) != CLATTN_OK || last - first != n)
-        return false;
-    *storage = t->buffer;
-    *begin = base + (uintptr_t)first * size;
-    *end = base + (uintptr_t)last * size;
-    return true;
-}
-
-/* No output may lie over an input or another output: kernels read inputs after they have begun to write. */
-static clattn_status check_apart(const clattn_attention_args *a) {
-    static const char *const names[] = {"o", "lse", "weights", "q", "k", "v", "keep", "drop", "bias"};
-    const clattn_tensor *const all[] = {&a->o, &a->lse, &a->weights, &a->q, &a->k, &a->v, &a->keep, &a->drop, &a->bias};
-    const void *mine, *other;
-    uintptr_t begin, end, from, to;
-    for (int i = 0; i < 3; i++)
-        for (int j = i + 1; j < 9; j++)
-            if (dense_bytes(all[i], &mine, &begin, &end) && dense_bytes(all[j], &other, &from, &to) && mine == other &&
-                begin < to && from < end)
-                return cla_error(CLATTN_E_ARGUMENT, "%s: lies over %s; give it memory of its own", names[i], names[j]);
-    return CLATTN_OK;
-}
-
-/* An optional output of shape want[0 .. rank). Lifted by axes of size 1 and stride 0. */
-static clattn_status take_output(const clattn_tensor *t, const char *name, const cla_problem *p, int rank_less,
-                                 const int64_t want[4], clattn_tensor *out) {
-    char text[TEXT];
-    if (t->rank == 0)
-        return CLATTN_OK;
-    clattn_status status = cla_view_check(t, name);
-    if (status != CLATTN_OK)
-        return status;
-    if (t->dtype != p->dtype)
-        return cla_error(CLATTN_E_DTYPE, "%s: is %s, but q is %s", name, clattn_dtype_name(t->dtype),
-                         clattn_dtype_name(p->dtype));
-    clattn_tensor lifted = t->rank <= 4 ? cla_view_lift(t) : *t;
-    const int least = 2 - rank_less;
-    if (t->rank < least || t->rank > 4 || memcmp(lifted.shape, want, 4 * sizeof *want) != 0)
-        return cla_error(CLATTN_E_SHAPE, "%s %s: should be [%lld, %lld, %lld, %lld]", name,
-                         cla_shape_text(t, text, TEXT), (long long)want[0], (long long)want[1], (long long)want[2],
-                         (long long)want[3]);
-    *out = lifted;
-    status = check_storage(t, name);
-    return status == CLATTN_OK ? check_output(t, name) : status;
 }
 
 static clattn_status take_mask(const clattn_tensor *t, const char *name, const cla_problem *p, clattn_tensor *out) {
@@ -161,18 +118,21 @@ static clattn_status take_mask(const clattn_tensor *t, const char *name, const c
                          cla_shape_text(t, text, TEXT), t->rank);
     *out = cla_view_lift(t);
     for (int i = 0; i < 4; i++) {
+        if (p->short_masks && i == 3 && out->shape[3] < want[3])
+            continue;
         if (out->shape[i] != want[i] && out->shape[i] != 1)
             return cla_error(
                 CLATTN_E_SHAPE,
                 "%s %s: does not broadcast from the right to [%lld, %lld, %lld, %lld]: %lld is neither 1 nor "
-                "%lld",
+                "%lld%s",
                 name, cla_shape_text(t, text, TEXT), (long long)p->B, (long long)p->H, (long long)p->N, (long long)p->M,
-                (long long)out->shape[i], (long long)want[i]);
+                (long long)out->shape[i], (long long)want[i],
+                i == 3 && out->shape[3] < want[3] ? "; with short_masks the missing keys are not seen" : "");
         if (out->shape[i] == 1)
             out->stride[i] = 0;
         out->shape[i] = want[i];
     }
-    return check_storage(t, name);
+    return cla_storage_check(t, name);
 }
 
 static clattn_status take_masks(cla_problem *p, const clattn_attention_args *args) {
@@ -189,56 +149,138 @@ static clattn_status take_masks(cla_problem *p, const clattn_attention_args *arg
                   booleans[i].name, clattn_dtype_name(booleans[i].t->dtype));
     }
     CLA_TRY(take_mask(&args->bias, "bias", p, &p->bias));
-    CLA_CHECK(args->bias.rank == 0 || args->bias.dtype == p->dtype, CLATTN_E_DTYPE,
-              "bias: is %s, but q is %s; convert it, or give a mask of yes and no as `keep` or `drop`",
-              clattn_dtype_name(args->bias.dtype), clattn_dtype_name(p->dtype));
-    p->tensor = args->keep.rank > 0 || args->drop.rank > 0 || args->bias.rank > 0;
+    CLA_CHECK(args->bias.rank == 0 || is_float(args->bias.dtype), CLATTN_E_DTYPE,
+              "bias: is %s; an additive mask is of a float type, one of yes and no is `keep` or `drop`",
+              clattn_dtype_name(args->bias.dtype));
+    p->score = args->keep.rank > 0 || args->drop.rank > 0 || args->bias.rank > 0 || p->slopes || p->q_segments ||
+               p->softcap > 0;
 done:
     return status;
 }
 
 static clattn_status take_scale(cla_problem *p, const clattn_attention_args *args) {
     p->scale = args->has_scale ? args->scale : 1.0 / sqrt((double)p->D);
+    p->softcap = args->softcap;
     if (!isfinite(p->scale) || (p->dtype != CLATTN_F64 && !isfinite((float)p->scale)))
         return cla_error(CLATTN_E_ARGUMENT, "scale: %g is not a finite number of type %s", p->scale,
                          clattn_dtype_name(p->dtype));
+    if (!(p->softcap >= 0) || !isfinite((float)p->softcap) || (p->softcap > 0 && (float)p->softcap == 0))
+        return cla_error(CLATTN_E_ARGUMENT, "softcap: %g; it is 0 (none) or a number above that f32 holds", p->softcap);
     return CLATTN_OK;
+}
+
+static clattn_status take_slopes(cla_problem *p, const clattn_attention_args *args) {
+    clattn_status status = CLATTN_OK;
+    if (!args->alibi_slopes)
+        return CLATTN_OK;
+    CLA_TRY(cla_alloc((size_t)p->H, sizeof *p->slopes, "alibi_slopes", &p->slopes));
+    for (int64_t h = 0; h < p->H; h++) {
+        CLA_CHECK(isfinite(args->alibi_slopes[h]), CLATTN_E_ARGUMENT,
+                  "alibi_slopes: head %lld has %g, not a finite number", (long long)h, (double)args->alibi_slopes[h]);
+        p->slopes[h] = args->alibi_slopes[h];
+    }
+done:
+    return status;
+}
+
+static clattn_status take_segments(cla_problem *p, const clattn_attention_args *args) {
+    clattn_status status = CLATTN_OK;
+    CLA_CHECK((args->query_segments != NULL) == (args->key_segments != NULL), CLATTN_E_ARGUMENT,
+              "%s_segments: are missing; give both or none", args->query_segments ? "key" : "query");
+    if (!args->query_segments)
+        return CLATTN_OK;
+    const size_t queries = (size_t)(p->B * p->N), keys = (size_t)(p->B * p->M);
+    CLA_TRY(cla_alloc(queries, sizeof(int32_t), "query_segments", &p->q_segments));
+    CLA_TRY(cla_alloc(keys, sizeof(int32_t), "key_segments", &p->k_segments));
+    memcpy(p->q_segments, args->query_segments, queries * sizeof(int32_t));
+    memcpy(p->k_segments, args->key_segments, keys * sizeof(int32_t));
+done:
+    return status;
+}
+
+static clattn_status take_sinks(cla_problem *p, const clattn_attention_args *args) {
+    const clattn_tensor *t = &args->sinks;
+    char text[TEXT];
+    if (t->rank == 0)
+        return CLATTN_OK;
+    clattn_status status = cla_view_check(t, "sinks");
+    if (status != CLATTN_OK)
+        return status;
+    if (t->rank != 1 || t->shape[0] != p->H)
+        return cla_error(CLATTN_E_SHAPE, "sinks %s: should be [%lld], one a query head", cla_shape_text(t, text, TEXT),
+                         (long long)p->H);
+    if (t->dtype != p->dtype)
+        return cla_error(CLATTN_E_DTYPE, "sinks: are %s, but the sums here are %s", clattn_dtype_name(t->dtype),
+                         clattn_dtype_name(p->dtype));
+    if (t->stride[0] != 1 && p->H > 1)
+        return cla_error(CLATTN_E_SHAPE, "sinks: have stride %lld; give them one after another",
+                         (long long)t->stride[0]);
+    p->sinks = cla_view_lift(t);
+    return cla_storage_check(t, "sinks");
+}
+
+/* Everything after the shapes. */
+static clattn_status take_options(cla_problem *p, const clattn_attention_args *args) {
+    clattn_status status = CLATTN_OK;
+    CLA_CHECK(!p->ragged ||
+                  (args->weights.rank == 0 && args->keep.rank == 0 && args->drop.rank == 0 && args->bias.rank == 0),
+              CLATTN_E_UNSUPPORTED, "sequences: cannot be combined with weights, keep, drop or bias");
+    CLA_TRY(cla_results_take(p, args));
+    CLA_TRY(take_scale(p, args));
+    CLA_TRY(take_slopes(p, args));
+    CLA_TRY(take_segments(p, args));
+    CLA_TRY(take_sinks(p, args));
+    CLA_TRY(take_masks(p, args));
+    CLA_TRY(cla_intervals_take(p, args));
+    CLA_TRY(cla_pages_take(p, args));
+done:
+    return status;
 }
 
 clattn_status cla_problem_init(cla_problem *problem, const clattn_attention_args *args) {
     clattn_status status = CLATTN_OK;
     cla_problem p = {0};
     CLA_CHECK(args, CLATTN_E_ARGUMENT, "attention: args is NULL");
-    p.dtype = args->q.dtype;
     const int rank = args->q.rank;
-    CLA_TRY(take_main(&args->q, "q", rank, p.dtype, &p.q));
-    CLA_CHECK(p.dtype == CLATTN_F32 || p.dtype == CLATTN_F64, CLATTN_E_DTYPE,
-              "q: is %s; attention takes f32 and f64 in this version: convert with clattn_convert",
-              clattn_dtype_name(p.dtype));
-    CLA_TRY(take_main(&args->k, "k", rank, p.dtype, &p.k));
-    CLA_TRY(take_main(&args->v, "v", rank, p.dtype, &p.v));
-    CLA_TRY(take_main(&args->o, "o", rank, p.dtype, &p.o));
-    CLA_TRY(take_shapes(&p));
-    CLA_TRY(check_output(&args->o, "o"));
-    const int64_t lse_shape[4] = {1, p.B, p.H, p.N}, weights_shape[4] = {p.B, p.H, p.N, p.M};
-    CLA_TRY(take_output(&args->lse, "lse", &p, 1, lse_shape, &p.lse));
-    CLA_TRY(take_output(&args->weights, "weights", &p, 0, weights_shape, &p.weights));
-    CLA_TRY(check_apart(args));
-    CLA_TRY(take_scale(&p, args));
-    CLA_TRY(take_masks(&p, args));
-    CLA_TRY(cla_intervals_take(&p, args));
+    CLA_TRY(take_main(&args->q, "q", rank, &p.q));
+    CLA_TRY(take_main(&args->k, "k", rank, &p.k));
+    CLA_TRY(take_main(&args->v, "v", rank, &p.v));
+    CLA_TRY(take_main(&args->o, "o", rank, &p.o));
+    p.dtype = sums_of(args);
+    p.short_masks = args->short_masks;
+    CLA_TRY(take_shapes(&p, args));
+    CLA_TRY(cla_sequences_take(&p, args));
+    CLA_TRY(take_options(&p, args));
+    CLA_CHECK(args->self_check >= 0, CLATTN_E_ARGUMENT, "self_check: %lld rows; give 0 (none) or more",
+              (long long)args->self_check);
+    p.self_check = args->self_check;
     p.max_workspace = args->max_workspace;
+    p.batch_invariant = args->batch_invariant;
     *problem = p;
     p = (cla_problem){0};
 done:
     cla_problem_free(&p);
-    if (status != CLATTN_OK)
+    if (status != CLATTN_OK && problem)
         *problem = (cla_problem){0};
     return status;
 }
 
 void cla_problem_free(cla_problem *problem) {
-    cla_free(problem->key_lengths);
-    cla_free(problem->offsets);
+    cla_free(problem->batches);
+    cla_free(problem->slopes);
+    cla_free(problem->q_segments);
+    cla_free(problem->k_segments);
+    cla_free(problem->table);
+    cla_free(problem->form_queries);
+    cla_free(problem->form_heads);
     *problem = (cla_problem){0};
+}
+
+void clattn_alibi_slopes(int64_t H, float *slopes) {
+    int64_t power = 1;
+    while (power * 2 <= H)
+        power *= 2;
+    for (int64_t h = 0; h < H; h++)
+        slopes[h] = (float)(h < power ? exp2(-8.0 * (double)(h + 1) / (double)power)
+                                      : exp2(-4.0 * (double)(2 * (h - power) + 1) / (double)power));
 }

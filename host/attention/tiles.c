@@ -10,8 +10,8 @@
 enum {
     WARP32 = 1,  /* groups of 32 work-items, 48 KiB or more of local memory a processor takes */
     WAVE64 = 2,  /* groups of 64, 64 KiB a processor: only more work-items a group fill it */
-    XE = 4,      /* groups of 8 to 32, 128 registers */
-    UNKNOWN = 8, /* also every device that is no GPU, and layouts that need single loads, which take registers */
+    XE = 4,      /* groups of 8 to 32, 128 registers: 8 x 4 scores only where nothing else takes them */
+    UNKNOWN = 8, /* also every device that is no GPU */
     ANY = 15
 };
 /* The stack of a CPU thread that work-items' private memory may take. */
@@ -102,9 +102,9 @@ static const row *class_row(const row *rows, int count, int profile, int64_t D, 
     return NULL;
 }
 
-bool cla_tiles_choose(const clattn_device_info *device, clattn_dtype dtype, bool by_four, int64_t D, int64_t Dv,
-                      int rank, cla_tiling *tiling) {
-    const int profile = by_four ? profile_of(device) : UNKNOWN;
+bool cla_tiles_choose(const clattn_device_info *device, clattn_dtype dtype, bool lean, int64_t D, int64_t Dv, int rank,
+                      cla_tiling *tiling) {
+    const int found = profile_of(device), profile = lean && found == XE ? UNKNOWN : found;
     const bool wide = dtype == CLATTN_F64;
     const int64_t size = wide ? 8 : 4;
     const row *small = wide ? small64 : small32, *list[1 + COUNT(small32)], *best = NULL;

@@ -21,10 +21,11 @@ typedef struct cla_tiling {
     int64_t local_bytes; /* with every kind of mask */
 } cla_tiling;
 
-/* The choice number `rank` (0: the best) among those that fit the device; false past the last. by_four: whole vectors
- * can be loaded. A device meets at most CLA_TILES_MOST different tiles of a type with by_four, and as many without. */
-bool cla_tiles_choose(const clattn_device_info *device, clattn_dtype dtype, bool by_four, int64_t D, int64_t Dv,
-                      int rank, cla_tiling *tiling);
+/* The choice number `rank` (0: the best) among those that fit the device; false past the last. lean: the
+ * kernel needs registers for score masks or storage of any type, or may need them. A device meets at most
+ * CLA_TILES_MOST different tiles of a type with lean, and as many without. */
+bool cla_tiles_choose(const clattn_device_info *device, clattn_dtype dtype, bool lean, int64_t D, int64_t Dv, int rank,
+                      cla_tiling *tiling);
 enum { CLA_TILES_MOST = 10 };
 
 #endif

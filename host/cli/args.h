@@ -33,7 +33,7 @@ typedef struct cla_arg_spec {
     cla_arg_kind kind;
 } cla_arg_spec;
 
-#define CLA_ARGS_MAX 40 /* options in a table */
+#define CLA_ARGS_MAX 64 /* options in a table */
 
 typedef struct cla_args {
     const cla_arg_spec *specs;

@@ -16,7 +16,7 @@
 #define QUICK_REPEATS 25
 #define DEFAULT_REPEATS 7
 
-enum { TENSORS = 6 }; /* q k v o keep bias */
+enum { TENSORS = 7 }; /* q k v o keep bias sinks */
 
 /* A problem's tensors on one device. */
 typedef struct placed {
@@ -60,9 +60,10 @@ static bool note(cla_bench_entry *e, cla_bench_state state, const char *text) {
 
 static bool place(clattn_context *context, const cla_problem_data *data, placed *p) {
     *p = (placed){.args = data->args};
-    clattn_tensor *const tensors[TENSORS] = {&p->args.q, &p->args.k,    &p->args.v,
-                                             &p->args.o, &p->args.keep, &p->args.bias};
-    const clattn_array *const arrays[TENSORS] = {&data->q, &data->k, &data->v, &data->o, &data->keep, &data->bias};
+    clattn_tensor *const tensors[TENSORS] = {&p->args.q,    &p->args.k,    &p->args.v,    &p->args.o,
+                                             &p->args.keep, &p->args.bias, &p->args.sinks};
+    const clattn_array *const arrays[TENSORS] = {&data->q,    &data->k,    &data->v,    &data->o,
+                                                 &data->keep, &data->bias, &data->sinks};
     for (size_t i = 0; i < TENSORS; i++) {
         if (arrays[i]->rank == 0)
             continue;

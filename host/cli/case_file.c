@@ -2,12 +2,13 @@
 #include "case_file.h"
 
 #include "args.h"
+#include "call_facts.h"
 #include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TENSORS_MAX = 12 };
+enum { TENSORS_MAX = 17 };
 
 typedef struct writer {
     clattn_named_array named[TENSORS_MAX];
@@ -15,23 +16,31 @@ typedef struct writer {
     size_t count;
 } writer;
 
-/* A row-major copy of a view. */
+static bool is_packed(clattn_dtype dtype) { return clattn_dtype_length(dtype) > 1; }
+
+/* A row-major copy of a view; of blocks their numbers in f32, from which the same blocks can be made. */
 static clattn_status pack(const clattn_tensor *t, clattn_array *array) {
-    const clattn_status status = clattn_array_create(t->dtype, t->rank, t->shape, array);
+    const clattn_dtype dtype = is_packed(t->dtype) ? CLATTN_F32 : t->dtype;
+    clattn_status status = clattn_array_create(dtype, t->rank, t->shape, array);
     if (status != CLATTN_OK || clattn_tensor_elements(t) == 0)
         return status;
-    const size_t size = clattn_dtype_size(t->dtype);
+    const size_t size = clattn_dtype_size(dtype), length = clattn_dtype_length(t->dtype);
     int64_t at[CLATTN_MAX_RANK] = {0};
     char *to = array->data;
-    for (int axis = 0; axis >= 0; to += size) {
+    for (int axis = 0; axis >= 0 && status == CLATTN_OK; to += length * size) {
         int64_t index = t->offset;
         for (int i = 0; i < t->rank; i++)
             index += at[i] * t->stride[i];
-        memcpy(to, (const char *)t->host + (size_t)index * size, size);
+        const char *from = (const char *)t->host + clattn_dtype_bytes(t->dtype, (size_t)index);
+        if (is_packed(t->dtype))
+            status = clattn_convert(to, dtype, from, t->dtype, length);
+        else
+            memcpy(to, from, size);
+        at[t->rank - 1] += (int64_t)length - 1;
         for (axis = t->rank - 1; axis >= 0 && ++at[axis] == t->shape[axis]; axis--)
             at[axis] = 0;
     }
-    return CLATTN_OK;
+    return status;
 }
 
 static clattn_status add_tensor(writer *w, const char *name, const clattn_tensor *t) {
@@ -55,10 +64,20 @@ static cJSON *number_list(const int64_t *numbers, int64_t count) {
     return list;
 }
 
+static void add_list(cJSON *attrs, const char *name, const int64_t *numbers, int64_t count) {
+    cJSON_AddItemToObject(attrs, name, numbers ? number_list(numbers, count) : cJSON_CreateNull());
+}
+
+/* Of K and V that are not in a file's type. */
+static void add_type(cJSON *attrs, const char *name, clattn_dtype dtype) {
+    cJSON_AddItemToObject(attrs, name,
+                          is_packed(dtype) ? cJSON_CreateString(clattn_dtype_name(dtype)) : cJSON_CreateNull());
+}
+
 static cJSON *attributes(const cla_case *c) {
     static const char *const aligns[] = {"unset", "top-left", "bottom-right", "offset"};
     const clattn_attention_args *a = c->args;
-    const int64_t batch = a->q.shape[0];
+    const int64_t batch = a->sequences > 0 ? a->sequences : a->q.shape[0], ends = batch + 1;
     const int64_t window[2] = {a->window_left == CLATTN_UNLIMITED ? -1 : a->window_left,
                                a->window_right == CLATTN_UNLIMITED ? -1 : a->window_right};
     cJSON *attrs = cJSON_CreateObject();
@@ -70,15 +89,50 @@ static cJSON *attributes(const cla_case *c) {
     cJSON_AddItemToObject(attrs, "scale", a->has_scale ? cJSON_CreateNumber(a->scale) : cJSON_CreateNull());
     cJSON_AddBoolToObject(attrs, "causal", a->causal);
     cJSON_AddStringToObject(attrs, "align", aligns[a->align]);
-    cJSON_AddItemToObject(attrs, "offsets", a->offsets ? number_list(a->offsets, batch) : cJSON_CreateNull());
+    add_list(attrs, "offsets", a->offsets, batch);
     cJSON_AddItemToObject(attrs, "window", a->has_window ? number_list(window, 2) : cJSON_CreateNull());
-    cJSON_AddItemToObject(attrs, "lengths", a->key_lengths ? number_list(a->key_lengths, batch) : cJSON_CreateNull());
+    add_list(attrs, "lengths", a->key_lengths, batch);
+    add_list(attrs, "query_lengths", a->query_lengths, batch);
+    add_list(attrs, "prefix_lengths", a->prefix_lengths, batch);
+    add_list(attrs, "cu_queries", a->cu_queries, ends);
+    add_list(attrs, "cu_keys", a->cu_keys, ends);
+    cJSON_AddNumberToObject(attrs, "softcap", a->softcap);
+    cJSON_AddBoolToObject(attrs, "short_masks", a->short_masks);
+    cJSON_AddBoolToObject(attrs, "batch_invariant", a->batch_invariant);
+    add_type(attrs, "k_type", a->k.dtype);
+    add_type(attrs, "v_type", a->v.dtype);
     return attrs;
 }
 
-static void add_input(cJSON *in, const char *name, const clattn_tensor *t) {
-    if (t->rank > 0)
-        cJSON_AddItemToArray(in, cJSON_CreateString(name));
+/* The inputs of a call as tensors, its host arrays too. */
+typedef struct input {
+    const char *name;
+    clattn_tensor t; /* rank 0: not given */
+} input;
+enum { INPUTS = 11 };
+
+static void inputs_of(const clattn_attention_args *a, input list[INPUTS]) {
+    const int64_t batch = a->sequences > 0 ? a->sequences : a->q.shape[0];
+    const int64_t keys = a->block_table ? a->table_pages * a->k.shape[2] : a->k.shape[2];
+    const int64_t queries[2] = {batch, cla_longest(a->cu_queries, a->sequences, a->q.shape[2])};
+    const int64_t columns[2] = {batch, cla_longest(a->cu_keys, a->sequences, keys)}, pages[2] = {batch, a->table_pages};
+    const struct {
+        const void *data;
+        clattn_dtype dtype;
+        int rank;
+        const int64_t *shape;
+    } arrays[] = {{a->alibi_slopes, CLATTN_F32, 1, &a->q.shape[1]},
+                  {a->query_segments, CLATTN_I32, 2, queries},
+                  {a->key_segments, CLATTN_I32, 2, columns},
+                  {a->block_table, CLATTN_I32, 2, pages}};
+    const input all[INPUTS] = {{"Q", a->q},           {"K", a->k},         {"V", a->v},
+                               {"keep", a->keep},     {"drop", a->drop},   {"bias", a->bias},
+                               {"sinks", a->sinks},   {"slopes", {0}},     {"query_segments", {0}},
+                               {"key_segments", {0}}, {"block_table", {0}}};
+    memcpy(list, all, sizeof all);
+    for (int i = 0; i < 4; i++)
+        if (arrays[i].data)
+            list[7 + i].t = clattn_tensor_host(arrays[i].data, arrays[i].dtype, arrays[i].rank, arrays[i].shape);
 }
 
 static void add_output(cJSON *out, const char *name, const cla_case_result *r) {
@@ -95,12 +149,11 @@ static char *text_of(const cla_case *c) {
     cJSON_AddNullToObject(root, "opset");
     cJSON_AddItemToObject(root, "attrs", attributes(c));
     cJSON *in = cJSON_AddArrayToObject(root, "in");
-    add_input(in, "Q", &c->args->q);
-    add_input(in, "K", &c->args->k);
-    add_input(in, "V", &c->args->v);
-    add_input(in, "keep", &c->args->keep);
-    add_input(in, "drop", &c->args->drop);
-    add_input(in, "bias", &c->args->bias);
+    input inputs[INPUTS];
+    inputs_of(c->args, inputs);
+    for (int i = 0; i < INPUTS; i++)
+        if (inputs[i].t.rank > 0)
+            cJSON_AddItemToArray(in, cJSON_CreateString(inputs[i].name));
     cJSON *out = cJSON_AddObjectToObject(root, "out");
     add_output(out, "Y", &c->o);
     add_output(out, "LSE", &c->lse);
@@ -116,13 +169,15 @@ int cla_case_write(const char *path, const cla_case *c) {
     const struct {
         const char *name;
         const clattn_tensor *t;
-    } all[TENSORS_MAX] = {{"Q", &c->args->q},       {"K", &c->args->k},       {"V", &c->args->v},
-                          {"keep", &c->args->keep}, {"drop", &c->args->drop}, {"bias", &c->args->bias},
-                          {"Y", &c->o.view},        {"LSE", &c->lse.view},    {"P", &c->weights.view},
-                          {"Y_got", &c->o.got},     {"LSE_got", &c->lse.got}, {"P_got", &c->weights.got}};
+    } results[] = {{"Y", &c->o.view},    {"LSE", &c->lse.view},    {"P", &c->weights.view},
+                   {"Y_got", &c->o.got}, {"LSE_got", &c->lse.got}, {"P_got", &c->weights.got}};
     clattn_status status = CLATTN_OK;
-    for (int i = 0; i < TENSORS_MAX && status == CLATTN_OK; i++)
-        status = add_tensor(&w, all[i].name, all[i].t);
+    input inputs[INPUTS];
+    inputs_of(c->args, inputs);
+    for (int i = 0; i < INPUTS && status == CLATTN_OK; i++)
+        status = add_tensor(&w, inputs[i].name, &inputs[i].t);
+    for (int i = 0; i < TENSORS_MAX - INPUTS && status == CLATTN_OK; i++)
+        status = add_tensor(&w, results[i].name, results[i].t);
     char *text = text_of(c);
     int exit_status = CLA_EXIT_OK;
     if (!text)

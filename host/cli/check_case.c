@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cases: the JSON description, attributes, tensors, and the table of ops. */
 #include "check_case.h"
+
+#include "call_facts.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -51,9 +53,30 @@ bool cla_check_attr_int(cla_check_case *c, const char *name, int64_t unset, int6
     return true;
 }
 
-const char *cla_check_attr_text(const cla_check_case *c, const char *name, const char *unset) {
+bool cla_check_attr_text(cla_check_case *c, const char *name, const char *unset, const char **value) {
     const cJSON *a = attr(c, name);
-    return cJSON_IsString(a) ? a->valuestring : unset;
+    *value = cJSON_IsString(a) ? a->valuestring : unset;
+    return !a || cJSON_IsString(a) || cla_check_error(c, "the attribute %s is not a text", name);
+}
+
+static bool is_in(const char *name, const char *const *list) {
+    while (*list && strcmp(*list, name) != 0)
+        list++;
+    return *list != NULL;
+}
+
+bool cla_check_known(cla_check_case *c, const char *const *attrs, const char *const *inputs) {
+    const cJSON *x;
+    cJSON_ArrayForEach(x, c->attrs) {
+        if (!cJSON_IsNull(x) && (!x->string || !is_in(x->string, attrs)))
+            return cla_check_error(c, "the attribute %s is not known", x->string ? x->string : "without a name");
+    }
+    cJSON_ArrayForEach(x, cJSON_GetObjectItemCaseSensitive(c->json, "in")) {
+        if (!cJSON_IsString(x) || !is_in(x->valuestring, inputs))
+            return cla_check_error(c, "the input %s is not known",
+                                   cJSON_IsString(x) ? x->valuestring : "without a name");
+    }
+    return true;
 }
 
 bool cla_check_has_input(const cla_check_case *c, const char *name) {
@@ -130,13 +153,9 @@ clattn_array *cla_check_read_raw(cla_check_case *c, cla_check_job *job, const ch
     return array;
 }
 
-static bool is_float(clattn_dtype dtype) {
-    return dtype == CLATTN_F32 || dtype == CLATTN_F64 || dtype == CLATTN_F16 || dtype == CLATTN_BF16;
-}
-
 clattn_array *cla_check_read(cla_check_case *c, cla_check_job *job, const char *name) {
     clattn_array *array = cla_check_read_raw(c, job, name);
-    if (!array || !is_float(array->dtype) || array->dtype == job->dtype)
+    if (!array || !cla_is_float(array->dtype) || array->dtype == job->dtype)
         return array;
     clattn_array converted;
     if (clattn_array_convert(array, job->dtype, &converted) != CLATTN_OK) {
@@ -183,21 +202,26 @@ bool cla_check_want(cla_check_case *c, cla_check_job *job, const cJSON *out, cla
     return true;
 }
 
-void cla_check_set_mask(cla_check_job *job, const clattn_array *mask) {
-    if (mask->dtype == CLATTN_BOOL || mask->dtype == CLATTN_U8)
-        job->args.keep = clattn_array_tensor(mask);
-    else
-        job->args.bias = clattn_array_tensor(mask);
+bool cla_check_set_mask(cla_check_case *c, cla_check_job *job, const clattn_array *mask) {
+    clattn_tensor t = clattn_array_tensor(mask);
+    if (mask->dtype != CLATTN_BOOL && !cla_is_float(mask->dtype))
+        return cla_check_error(c, "the mask is %s, neither bool nor of a float type", clattn_dtype_name(mask->dtype));
+    if (t.rank == 1)
+        t = clattn_tensor_split(t, 0, 1);
+    *(mask->dtype == CLATTN_BOOL ? &job->args.keep : &job->args.bias) = t;
+    return true;
 }
 
 static const struct {
     const char *op;
     bool (*build)(cla_check_case *c);
-} builders[] = {{"sdpa", cla_check_build_sdpa},
-                {"sdpa_weights", cla_check_build_sdpa},
-                {"sdpa_mask_1e9", cla_check_build_sdpa},
-                {"Attention", cla_check_build_attention},
-                {"clattn_run", cla_check_build_clattn_run}};
+    bool by_algorithm;
+} builders[] = {{"sdpa", cla_check_build_sdpa, true},
+                {"sdpa_weights", cla_check_build_sdpa, true},
+                {"sdpa_mask_1e9", cla_check_build_sdpa, true},
+                {"Attention", cla_check_build_attention, true},
+                {"RotaryEmbedding", cla_check_build_rotary, false},
+                {"clattn_run", cla_check_build_clattn_run, true}};
 
 bool cla_check_case_open(clattn_safetensors *file, const char *name, const char *description, cla_check_case *c) {
     *c = (cla_check_case){.name = name, .op = "?", .file = file};
@@ -210,6 +234,7 @@ bool cla_check_case_open(clattn_safetensors *file, const char *name, const char 
     for (size_t i = 0; i < sizeof builders / sizeof *builders; i++) {
         if (strcmp(c->op, builders[i].op) != 0)
             continue;
+        c->by_algorithm = builders[i].by_algorithm;
         if (!cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(c->json, "out")))
             return cla_check_error(c, "its description names no outputs");
         return builders[i].build(c);

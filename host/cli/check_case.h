@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A packed case of a vector file, made into attention jobs on host arrays: what to call and what must come out.
- * Knows no device. One case has a job for each type of result (Y_f32, Y_f64). */
+/* A packed case of a vector file, made into jobs on host arrays: what to call and what must come out. Knows no device.
+ * One case has a job for each type of result (Y_f32, Y_f16). */
 #ifndef CLA_CHECK_CASE_H
 #define CLA_CHECK_CASE_H
 
 #include "args.h"
 #include <cJSON.h>
 #include <clattn/attention.h>
+#include <clattn/cache.h>
 #include <clattn/io.h>
 
 #define CLA_CHECK_JOBS 4
-#define CLA_CHECK_ARRAYS 24
+#define CLA_CHECK_ARRAYS 40
 #define CLA_CHECK_OUTPUTS 8
 #define CLA_CHECK_TEXT 256
 
 typedef enum cla_check_source {
-    CLA_CHECK_FROM_O = 0,
+    CLA_CHECK_FROM_O = 0, /* of attention, or what rotary embedding gives */
     CLA_CHECK_FROM_LSE,
     CLA_CHECK_FROM_WEIGHTS,
-    CLA_CHECK_FROM_HOST /* computed while the case was built: present_key */
+    CLA_CHECK_FROM_CACHE /* what was appended to: present_key */
 } cla_check_source;
 
 /* Arrays are owned by the job. */
@@ -31,7 +32,12 @@ typedef struct cla_check_output {
 
 typedef struct cla_check_job {
     clattn_dtype dtype;
-    clattn_attention_args args; /* o, lse and weights lie in arrays, as everything */
+    /* Tensors lie in arrays, outputs too. First the appends are made, in order; then there is attention, where q has a
+     * rank, or rotary embedding. */
+    clattn_cache_append_args appends[2];
+    size_t append_count;
+    clattn_attention_args args;
+    clattn_rotary_args rotary;
     clattn_array arrays[CLA_CHECK_ARRAYS];
     size_t array_count;
     cla_check_output outputs[CLA_CHECK_OUTPUTS];
@@ -40,6 +46,7 @@ typedef struct cla_check_job {
 
 typedef struct cla_check_case {
     const char *name, *op;
+    bool by_algorithm;        /* there is something to run on each; else once a device */
     clattn_safetensors *file; /* borrowed */
     cJSON *json;
     const cJSON *attrs;
@@ -57,14 +64,17 @@ void cla_check_case_free(cla_check_case *c);
 
 bool cla_check_build_sdpa(cla_check_case *c);       /* check_sdpa.c: sdpa, sdpa_weights, sdpa_mask_1e9 */
 bool cla_check_build_attention(cla_check_case *c);  /* check_onnx.c: Attention */
+bool cla_check_build_rotary(cla_check_case *c);     /* check_rotary.c: RotaryEmbedding */
 bool cla_check_build_clattn_run(cla_check_case *c); /* check_dump.c: dumps of `clattn run` */
 
 bool cla_check_error(cla_check_case *c, const char *format, ...) CLA_ARGS_PRINTF(2, 3);
 void cla_check_skip(cla_check_case *c, const char *format, ...) CLA_ARGS_PRINTF(2, 3);
+/* Whether the case names no attribute, but for null, and no input that is not in these lists, which end with NULL. */
+bool cla_check_known(cla_check_case *c, const char *const *attrs, const char *const *inputs);
 /* Attributes; absent and null give the default. */
 bool cla_check_attr_int(cla_check_case *c, const char *name, int64_t unset, int64_t *value);
 bool cla_check_attr_real(cla_check_case *c, const char *name, double unset, double *value);
-const char *cla_check_attr_text(const cla_check_case *c, const char *name, const char *unset);
+bool cla_check_attr_text(cla_check_case *c, const char *name, const char *unset, const char **value);
 /* Whether "in" names it. */
 bool cla_check_has_input(const cla_check_case *c, const char *name);
 /* The job for a type of results, made when it is not there. */
@@ -80,7 +90,7 @@ clattn_array *cla_check_new_array(cla_check_case *c, cla_check_job *job, clattn_
 /* Adds CASE/name as the wanted value of an output. rank and shape are checked against got. */
 bool cla_check_want(cla_check_case *c, cla_check_job *job, const cJSON *out, cla_check_source source,
                     const clattn_array *got);
-/* The one job's mask as keep (bool, u8) or bias (else). */
-void cla_check_set_mask(cla_check_job *job, const clattn_array *mask);
+/* The job's mask as keep (bool) or bias (a float type), of rank 2 at least: [M] counts as [1, M]. */
+bool cla_check_set_mask(cla_check_case *c, cla_check_job *job, const clattn_array *mask);
 
 #endif

@@ -1,147 +1,183 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ONNX's Attention operator, opsets 23 to 25, in terms of one attention call: 3D inputs are views, the cache is
- * concatenated here, short masks are padded here (missing keys are excluded). */
-#include "check_case.h"
+/* ONNX's Attention operator, opsets 23 to 25, in terms of one attention call: 3D inputs are views, present_key and
+ * present_value are caches that the past and then the new keys are appended to, and masks may be short. */
+#include "check_onnx.h"
+
+#include "call_facts.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
+/* Values of softmax_precision, as of ONNX's TensorProto. */
+enum { ONNX_FLOAT = 1, ONNX_FLOAT16 = 10, ONNX_DOUBLE = 11, ONNX_BFLOAT16 = 16 };
+
 typedef struct onnx_case {
     cla_check_case *c;
     cla_check_job *job;
-    clattn_array *o, *weights, *present_key, *present_value;
-    int64_t past; /* keys in the cache */
+    clattn_array *o, *present_key, *present_value;
+    int64_t opset, precision; /* 0: not given */
+    int64_t past;             /* keys in the cache */
     int64_t batch, heads, queries, keys;
+    bool lengths; /* nonpad_kv_seqlen is given */
 } onnx_case;
 
-/* [B, H, S, D] from 4D, or from 3D [B, S, H * D]. */
-static bool head_view(onnx_case *x, const clattn_array *a, const char *attr, clattn_tensor *t) {
+bool cla_check_onnx_heads(cla_check_case *c, const clattn_array *array, const char *attr, clattn_tensor *t) {
     static const int swap[] = {0, 2, 1, 3};
     int64_t heads;
-    *t = clattn_array_tensor(a);
-    if (a->rank == 4)
-        return true;
-    if (a->rank != 3)
-        return cla_check_error(x->c, "its inputs have rank %d, not 3 or 4", a->rank);
-    if (!cla_check_attr_int(x->c, attr, 0, &heads))
+    *t = clattn_array_tensor(array);
+    if (array->rank != 3 && array->rank != 4)
+        return cla_check_error(c, "its inputs have rank %d, not 3 or 4", array->rank);
+    if (!cla_check_attr_int(c, attr, 0, &heads))
         return false;
+    if (array->rank == 4)
+        return heads == 0 || heads == t->shape[1] ||
+               cla_check_error(c, "%s is %" PRId64 ", for %" PRId64 " heads", attr, heads, t->shape[1]);
     if (heads <= 0 || t->shape[2] % heads != 0)
-        return cla_check_error(x->c, "%s is %" PRId64 ", for %" PRId64 " columns", attr, heads, t->shape[2]);
+        return cla_check_error(c, "%s is %" PRId64 ", for %" PRId64 " columns", attr, heads, t->shape[2]);
     *t = clattn_tensor_permute(clattn_tensor_split(*t, 2, heads), swap);
     return true;
 }
 
-/* Copies [B, H, S, D] into a contiguous [B, H, M, D], from key `first` on. */
-static void copy_keys(const clattn_tensor *from, clattn_array *to, int64_t first) {
-    const size_t size = clattn_dtype_size(from->dtype);
-    for (int64_t b = 0; b < from->shape[0]; b++)
-        for (int64_t h = 0; h < from->shape[1]; h++)
-            for (int64_t j = 0; j < from->shape[2]; j++)
-                for (int64_t d = 0; d < from->shape[3]; d++) {
-                    const int64_t source = from->offset + b * from->stride[0] + h * from->stride[1] +
-                                           j * from->stride[2] + d * from->stride[3];
-                    const int64_t target = ((b * to->shape[1] + h) * to->shape[2] + first + j) * to->shape[3] + d;
-                    memcpy((char *)to->data + (size_t)target * size, (const char *)from->host + (size_t)source * size,
-                           size);
-                }
+static double least_rtol(clattn_dtype dtype) { return dtype == CLATTN_F16 ? 2e-3 : dtype == CLATTN_BF16 ? 0x1p-6 : 0; }
+
+bool cla_check_onnx_want(cla_check_case *c, cla_check_job *job, const cJSON *out, cla_check_source source,
+                         const clattn_array *got) {
+    if (!cla_check_want(c, job, out, source, got))
+        return false;
+    cla_check_output *output = &job->outputs[job->output_count - 1];
+    output->rtol = fmax(output->rtol, least_rtol(output->want->dtype));
+    return true;
 }
 
-/* K or V behind its cache: *present, and a view of it in *t. */
-static bool concatenate(onnx_case *x, const char *past_name, clattn_tensor *t, clattn_array **present) {
-    clattn_tensor past = {0};
-    if (cla_check_has_input(x->c, past_name)) {
-        const clattn_array *a = cla_check_read(x->c, x->job, past_name);
-        if (!a)
-            return false;
-        past = clattn_array_tensor(a);
-        if (past.rank != 4 || past.shape[0] != t->shape[0] || past.shape[1] != t->shape[1] ||
-            past.shape[3] != t->shape[3])
-            return cla_check_error(x->c, "%s does not fit the new keys", past_name);
-        x->past = past.shape[2];
-    }
-    const int64_t shape[] = {t->shape[0], t->shape[1], t->shape[2] + (past.rank ? past.shape[2] : 0), t->shape[3]};
-    *present = cla_check_new_array(x->c, x->job, t->dtype, 4, shape);
+bool cla_check_onnx_opset(cla_check_case *c, int64_t first, int64_t last, int64_t *opset) {
+    const cJSON *number = cJSON_GetObjectItemCaseSensitive(c->json, "opset");
+    *opset = cJSON_IsNumber(number) ? (int64_t)number->valueint : 0;
+    return (*opset >= first && *opset <= last) ||
+           cla_check_error(c, "its opset is %" PRId64 ", not %" PRId64 " to %" PRId64, *opset, first, last);
+}
+
+/* ---- the names that an opset has ---- */
+
+static bool check_names(onnx_case *x) {
+    static const char *const attrs[] = {"is_causal", "kv_num_heads", "q_num_heads",       "qk_matmul_output_mode",
+                                        "scale",     "softcap",      "softmax_precision", NULL};
+    static const char *const attrs25[] = {
+        "is_causal", "kv_num_heads",      "q_num_heads",      "qk_matmul_output_mode", "scale",
+        "softcap",   "softmax_precision", "left_window_size", "right_window_size",     NULL};
+    static const char *const inputs[] = {"Q", "K", "V", "attn_mask", "past_key", "past_value", NULL};
+    static const char *const inputs24[] = {"Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen",
+                                           NULL};
+    return cla_check_onnx_opset(x->c, 23, 25, &x->opset) &&
+           cla_check_known(x->c, x->opset >= 25 ? attrs25 : attrs, x->opset >= 24 ? inputs24 : inputs);
+}
+
+/* ---- inputs ---- */
+
+/* The same number for each batch. */
+static const int64_t *numbers(onnx_case *x, int64_t count, int64_t value) {
+    const clattn_array *array = cla_check_new_array(x->c, x->job, CLATTN_I64, 1, &count);
+    for (int64_t b = 0; array && b < count; b++)
+        ((int64_t *)array->data)[b] = value;
+    return array ? array->data : NULL;
+}
+
+/* One of K and V becomes its cache, and the past (or NULL) and the new rows are to be appended to that. */
+static bool append(onnx_case *x, const clattn_array *past, clattn_tensor *t, clattn_array **present) {
+    cla_check_job *job = x->job;
+    clattn_cache_append_args *old = &job->appends[0], *new = &job->appends[past ? 1 : 0];
+    const bool is_key = t == &job->args.k;
+    const int64_t shape[] = {t->shape[0], t->shape[1], x->past + t->shape[2], t->shape[3]};
+    *present = cla_check_new_array(x->c, job, t->dtype, 4, shape);
     if (!*present)
         return false;
-    if (past.rank)
-        copy_keys(&past, *present, 0);
-    copy_keys(t, *present, past.rank ? past.shape[2] : 0);
-    *t = clattn_array_tensor(*present);
+    const clattn_tensor cache = clattn_array_tensor(*present);
+    if (past) {
+        *(is_key ? &old->k : &old->v) = clattn_array_tensor(past);
+        *(is_key ? &old->k_cache : &old->v_cache) = cache;
+    }
+    *(is_key ? &new->k : &new->v) = *t;
+    *(is_key ? &new->k_cache : &new->v_cache) = cache;
+    *t = cache;
     return true;
+}
+
+static bool load_cache(onnx_case *x) {
+    cla_check_job *job = x->job;
+    clattn_attention_args *a = &job->args;
+    const clattn_array *key = NULL, *value = NULL;
+    const cJSON *out = cJSON_GetObjectItemCaseSensitive(x->c->json, "out");
+    const bool present = cJSON_HasObjectItem(out, "present_key") || cJSON_HasObjectItem(out, "present_value");
+    const bool past = cla_check_has_input(x->c, "past_key");
+    if (past != cla_check_has_input(x->c, "past_value"))
+        return cla_check_error(x->c, "it has only one of past_key and past_value");
+    if ((past || present) && cla_check_has_input(x->c, "nonpad_kv_seqlen"))
+        return cla_check_error(x->c, "it has nonpad_kv_seqlen and a cache of its own");
+    if (!past && !present)
+        return true;
+    if (past) {
+        key = cla_check_read_raw(x->c, job, "past_key");
+        value = key ? cla_check_read_raw(x->c, job, "past_value") : NULL;
+        if (!value)
+            return false;
+        if (key->rank != 4 || value->rank != 4 || key->shape[2] != value->shape[2])
+            return cla_check_error(x->c, "past_key and past_value are not of rank 4 and the same length");
+        x->past = key->shape[2];
+    }
+    job->append_count = past ? 2 : 1;
+    for (size_t i = 0; i < job->append_count; i++)
+        if (!(job->appends[i].cache_lengths = numbers(x, a->k.shape[0], past && i == 1 ? x->past : 0)))
+            return false;
+    return append(x, key, &a->k, &x->present_key) && append(x, value, &a->v, &x->present_value);
+}
+
+/* Y is laid out as Q: [B, N, H * Dv] or [B, H, N, Dv]; in f64 where softmax_precision asks for it, and rounded later.
+ */
+static bool make_output(onnx_case *x, const clattn_array *q) {
+    const int64_t dv = x->job->args.v.shape[3];
+    if (q->rank == 3 && dv > INT64_MAX / x->heads)
+        return cla_check_error(x->c, "%" PRId64 " heads of %" PRId64 " columns are too many", x->heads, dv);
+    const int64_t shape3[] = {x->batch, x->queries, q->rank == 3 ? x->heads * dv : 0},
+                  shape4[] = {x->batch, x->heads, x->queries, dv};
+    x->o = cla_check_new_array(x->c, x->job, x->precision == ONNX_DOUBLE ? CLATTN_F64 : q->dtype, q->rank,
+                               q->rank == 3 ? shape3 : shape4);
+    return x->o && cla_check_onnx_heads(x->c, x->o, "q_num_heads", &x->job->args.o);
 }
 
 static bool load(onnx_case *x) {
     clattn_attention_args *a = &x->job->args;
-    const clattn_array *q = cla_check_read(x->c, x->job, "Q");
-    const clattn_array *k = q ? cla_check_read(x->c, x->job, "K") : NULL;
-    const clattn_array *v = k ? cla_check_read(x->c, x->job, "V") : NULL;
-    if (!v || !head_view(x, q, "q_num_heads", &a->q) || !head_view(x, k, "kv_num_heads", &a->k) ||
-        !head_view(x, v, "kv_num_heads", &a->v))
+    const clattn_array *q = cla_check_read_raw(x->c, x->job, "Q");
+    const clattn_array *k = q ? cla_check_read_raw(x->c, x->job, "K") : NULL;
+    const clattn_array *v = k ? cla_check_read_raw(x->c, x->job, "V") : NULL;
+    if (!v)
         return false;
-    const bool cache = cla_check_has_input(x->c, "past_key") || cla_check_has_input(x->c, "past_value");
-    const cJSON *out = cJSON_GetObjectItemCaseSensitive(x->c->json, "out");
-    const bool present = cJSON_HasObjectItem(out, "present_key") || cJSON_HasObjectItem(out, "present_value");
-    if ((cache || present) && (!concatenate(x, "past_key", &a->k, &x->present_key) ||
-                               !concatenate(x, "past_value", &a->v, &x->present_value)))
+    if (k->rank != q->rank || v->rank != q->rank)
+        return cla_check_error(x->c, "Q, K and V have ranks %d, %d and %d", q->rank, k->rank, v->rank);
+    if (!cla_check_onnx_heads(x->c, q, "q_num_heads", &a->q) || !cla_check_onnx_heads(x->c, k, "kv_num_heads", &a->k) ||
+        !cla_check_onnx_heads(x->c, v, "kv_num_heads", &a->v) || !load_cache(x))
         return false;
     x->batch = a->q.shape[0];
     x->heads = a->q.shape[1];
     x->queries = a->q.shape[2];
     x->keys = a->k.shape[2];
-    /* Y is laid out as Q: [B, N, H * Dv] or [B, H, N, Dv]. */
-    const int64_t dv = a->v.shape[3];
-    const int64_t shape3[] = {x->batch, x->queries, x->heads * dv}, shape4[] = {x->batch, x->heads, x->queries, dv};
-    x->o = cla_check_new_array(x->c, x->job, x->job->dtype, q->rank, q->rank == 3 ? shape3 : shape4);
-    return x->o && head_view(x, x->o, "q_num_heads", &a->o);
+    return make_output(x, q);
 }
 
-/* A mask whose last axis is short: the missing keys are excluded. */
-static clattn_array *pad(onnx_case *x, const clattn_array *mask) {
-    int64_t shape[CLATTN_MAX_RANK];
-    const int last = mask->rank - 1;
-    const int64_t from = mask->shape[last];
-    memcpy(shape, mask->shape, sizeof shape);
-    shape[last] = x->keys;
-    clattn_array *wide = cla_check_new_array(x->c, x->job, mask->dtype, mask->rank, shape);
-    const size_t size = clattn_dtype_size(mask->dtype);
-    const int64_t rows = !wide || from == 0 ? 0 : (int64_t)(mask->bytes / size) / from;
-    for (int64_t i = 0; i < rows; i++) {
-        memcpy((char *)wide->data + (size_t)(i * x->keys) * size, (const char *)mask->data + (size_t)(i * from) * size,
-               (size_t)from * size);
-        for (int64_t j = from; j < x->keys; j++) { /* keep: zero already */
-            if (mask->dtype == CLATTN_F32)
-                ((float *)wide->data)[i * x->keys + j] = -INFINITY;
-            else if (mask->dtype == CLATTN_F64)
-                ((double *)wide->data)[i * x->keys + j] = -(double)INFINITY;
-        }
-    }
-    return wide;
-}
-
+/* A last axis that is short excludes the missing keys, and one of 1 is short, too. */
 static bool load_mask(onnx_case *x) {
     if (!cla_check_has_input(x->c, "attn_mask"))
         return true;
-    clattn_array *mask = cla_check_read(x->c, x->job, "attn_mask");
+    const clattn_array *mask = cla_check_read_raw(x->c, x->job, "attn_mask");
     if (!mask)
         return false;
-    if (mask->rank < 1 || mask->rank > 4)
-        return cla_check_error(x->c, "attn_mask has rank %d", mask->rank);
-    if (mask->rank == 1) {
-        const int64_t m = mask->shape[0];
-        mask->rank = 4;
-        mask->shape[0] = mask->shape[1] = mask->shape[2] = 1;
-        mask->shape[3] = m;
-    }
-    if (mask->shape[mask->rank - 1] < x->keys)
-        mask = pad(x, mask);
-    if (mask)
-        cla_check_set_mask(x->job, mask);
-    return mask != NULL;
+    if (mask->rank == 0)
+        return cla_check_error(x->c, "attn_mask is a single number");
+    x->job->args.short_masks = true;
+    return cla_check_set_mask(x->c, x->job, mask);
 }
 
-static bool load_lengths(onnx_case *x, bool *given) {
-    *given = cla_check_has_input(x->c, "nonpad_kv_seqlen");
-    if (!*given)
+static bool load_lengths(onnx_case *x) {
+    x->lengths = cla_check_has_input(x->c, "nonpad_kv_seqlen");
+    if (!x->lengths)
         return true;
     const clattn_array *lengths = cla_check_read_raw(x->c, x->job, "nonpad_kv_seqlen");
     if (!lengths)
@@ -151,6 +187,8 @@ static bool load_lengths(onnx_case *x, bool *given) {
     x->job->args.key_lengths = lengths->data;
     return true;
 }
+
+/* ---- attributes ---- */
 
 static bool set_window(onnx_case *x) {
     int64_t left, right;
@@ -166,46 +204,53 @@ static bool set_window(onnx_case *x) {
 }
 
 /* Where the queries stand: behind the cache, at the end of the valid keys, or at the start. */
-static bool set_alignment(onnx_case *x, bool lengths) {
+static bool set_alignment(onnx_case *x) {
     clattn_attention_args *a = &x->job->args;
-    a->align = lengths ? CLATTN_ALIGN_BOTTOM_RIGHT : x->past > 0 ? CLATTN_ALIGN_OFFSET : CLATTN_ALIGN_TOP_LEFT;
     if (!a->causal && !a->has_window)
-        a->align = CLATTN_ALIGN_UNSET;
-    if (a->align != CLATTN_ALIGN_OFFSET)
         return true;
-    clattn_array *offsets = cla_check_new_array(x->c, x->job, CLATTN_I64, 1, &x->batch);
-    for (int64_t b = 0; offsets && b < x->batch; b++)
-        ((int64_t *)offsets->data)[b] = x->past;
-    a->offsets = offsets ? offsets->data : NULL;
-    return offsets != NULL;
+    a->align = x->lengths ? CLATTN_ALIGN_BOTTOM_RIGHT : x->past > 0 ? CLATTN_ALIGN_OFFSET : CLATTN_ALIGN_TOP_LEFT;
+    if (a->align == CLATTN_ALIGN_OFFSET)
+        a->offsets = numbers(x, x->batch, x->past);
+    return a->align != CLATTN_ALIGN_OFFSET || a->offsets;
+}
+
+/* The sums here are never below f32: a lower precision is met, and only its results are judged by it. */
+static bool read_precision(onnx_case *x) {
+    if (!cla_check_attr_int(x->c, "softmax_precision", 0, &x->precision))
+        return false;
+    return x->precision == 0 || x->precision == ONNX_FLOAT || x->precision == ONNX_FLOAT16 ||
+           x->precision == ONNX_DOUBLE || x->precision == ONNX_BFLOAT16 ||
+           cla_check_error(x->c, "softmax_precision is %" PRId64 ", which is none of 1, 10, 11 and 16", x->precision);
 }
 
 static bool set_options(onnx_case *x) {
     clattn_attention_args *a = &x->job->args;
     int64_t causal;
-    bool lengths;
     if (!cla_check_attr_int(x->c, "is_causal", 0, &causal) || !cla_check_attr_real(x->c, "scale", NAN, &a->scale) ||
-        !set_window(x) || !load_lengths(x, &lengths))
+        !cla_check_attr_real(x->c, "softcap", 0, &a->softcap) || !set_window(x) || !load_lengths(x))
         return false;
     a->has_scale = !isnan(a->scale);
     a->causal = causal != 0;
-    return set_alignment(x, lengths);
+    return set_alignment(x);
 }
 
+/* ---- outputs ---- */
+
 static bool want_scores(onnx_case *x, const cJSON *out) {
+    static const clattn_weights_form forms[] = {CLATTN_WEIGHTS_SCALED, CLATTN_WEIGHTS_CAPPED, CLATTN_WEIGHTS_MASKED,
+                                                CLATTN_WEIGHTS_SOFTMAX};
+    const int64_t shape[] = {x->batch, x->heads, x->queries, x->keys};
     int64_t mode;
     if (!cla_check_attr_int(x->c, "qk_matmul_output_mode", 0, &mode))
         return false;
-    if (mode != 3) {
-        cla_check_skip(x->c, "qk_matmul_output_mode %" PRId64 " comes with a later version", mode);
-        return true;
-    }
-    const int64_t shape[] = {x->batch, x->heads, x->queries, x->keys};
-    x->weights = cla_check_new_array(x->c, x->job, x->job->dtype, 4, shape);
-    if (!x->weights)
+    if (mode < 0 || mode > 3)
+        return cla_check_error(x->c, "qk_matmul_output_mode is %" PRId64 ", not 0 to 3", mode);
+    const clattn_array *weights = cla_check_new_array(x->c, x->job, cla_sums_type(&x->job->args), 4, shape);
+    if (!weights)
         return false;
-    x->job->args.weights = clattn_array_tensor(x->weights);
-    return cla_check_want(x->c, x->job, out, CLA_CHECK_FROM_WEIGHTS, x->weights);
+    x->job->args.weights = clattn_array_tensor(weights);
+    x->job->args.weights_form = forms[mode];
+    return cla_check_onnx_want(x->c, x->job, out, CLA_CHECK_FROM_WEIGHTS, weights);
 }
 
 static bool want_outputs(onnx_case *x) {
@@ -214,11 +259,11 @@ static bool want_outputs(onnx_case *x) {
         const char *name = out->string;
         bool done;
         if (strcmp(name, "Y") == 0)
-            done = cla_check_want(x->c, x->job, out, CLA_CHECK_FROM_O, x->o);
+            done = cla_check_onnx_want(x->c, x->job, out, CLA_CHECK_FROM_O, x->o);
         else if (strcmp(name, "present_key") == 0)
-            done = cla_check_want(x->c, x->job, out, CLA_CHECK_FROM_HOST, x->present_key);
+            done = cla_check_onnx_want(x->c, x->job, out, CLA_CHECK_FROM_CACHE, x->present_key);
         else if (strcmp(name, "present_value") == 0)
-            done = cla_check_want(x->c, x->job, out, CLA_CHECK_FROM_HOST, x->present_value);
+            done = cla_check_onnx_want(x->c, x->job, out, CLA_CHECK_FROM_CACHE, x->present_value);
         else if (strcmp(name, "qk_matmul_output") == 0)
             done = want_scores(x, out);
         else
@@ -226,22 +271,19 @@ static bool want_outputs(onnx_case *x) {
         if (!done)
             return false;
     }
+    const clattn_dtype precision = x->precision == ONNX_FLOAT16    ? CLATTN_F16
+                                   : x->precision == ONNX_BFLOAT16 ? CLATTN_BF16
+                                                                   : CLATTN_F32;
+    for (size_t i = 0; i < x->job->output_count; i++)
+        if (x->job->outputs[i].source != CLA_CHECK_FROM_CACHE)
+            x->job->outputs[i].rtol = fmax(x->job->outputs[i].rtol, least_rtol(precision));
     return true;
 }
 
 bool cla_check_build_attention(cla_check_case *c) {
     clattn_dtype dtype;
-    double softcap;
-    if (!cla_check_dtype_of(c, "Q", &dtype) || !cla_check_attr_real(c, "softcap", 0, &softcap))
+    onnx_case x = {.c = c};
+    if (!check_names(&x) || !cla_check_dtype_of(c, "Q", &dtype) || !(x.job = cla_check_job_of(c, dtype)))
         return false;
-    if (dtype != CLATTN_F32 && dtype != CLATTN_F64) {
-        cla_check_skip(c, "f16 and bf16 come with a later version");
-        return true;
-    }
-    if (softcap != 0) {
-        cla_check_skip(c, "the soft cap comes with a later version");
-        return true;
-    }
-    onnx_case x = {.c = c, .job = cla_check_job_of(c, dtype)};
-    return x.job && load(&x) && load_mask(&x) && set_options(&x) && want_outputs(&x);
+    return read_precision(&x) && load(&x) && load_mask(&x) && set_options(&x) && want_outputs(&x);
 }

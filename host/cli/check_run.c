@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the jobs of a case and compares element by element. Says what is wrong on stdout, one line an output. */
 #include "check_run.h"
+
+#include "job.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,8 +14,14 @@ typedef struct difference {
     double got, want, allowed;
 } difference;
 
-static double element(const clattn_array *a, int64_t i) {
-    return a->dtype == CLATTN_F32 ? (double)((const float *)a->data)[i] : ((const double *)a->data)[i];
+/* As doubles, by way of a type that they are rounded to. */
+static bool values(const clattn_array *a, clattn_dtype type, clattn_array *out) {
+    clattn_array rounded;
+    if (clattn_array_convert(a, type, &rounded) != CLATTN_OK)
+        return false;
+    const bool done = clattn_array_convert(&rounded, CLATTN_F64, out) == CLATTN_OK;
+    clattn_array_free(&rounded);
+    return done;
 }
 
 /* |got - want| <= atol + rtol |want|; infinities must be equal; a NaN wanted is a NaN got. */
@@ -26,15 +34,18 @@ static double excess(double got, double want, double allowed) {
     return off <= allowed ? 0 : allowed > 0 ? off / allowed : off * 1e300;
 }
 
+/* What is wanted in 16 bits is got in f32 where it is weights: it is rounded first. */
 static bool compare(const cla_check_output *out, difference *d) {
     double worst = 0;
-    clattn_array want;
+    clattn_array want, got = {0};
     *d = (difference){0};
-    if (clattn_array_convert(out->want, CLATTN_F64, &want) != CLATTN_OK)
+    if (!values(out->want, out->want->dtype, &want) || !values(out->got, out->want->dtype, &got)) {
+        clattn_array_free(&want);
         return false;
+    }
     d->total = (int64_t)(want.bytes / sizeof(double));
     for (int64_t i = 0; i < d->total; i++) {
-        const double g = element(out->got, i), w = ((const double *)want.data)[i];
+        const double g = ((const double *)got.data)[i], w = ((const double *)want.data)[i];
         const double allowed = out->atol + out->rtol * fabs(w), e = excess(g, w, allowed);
         if (!(e > 0))
             continue;
@@ -48,6 +59,7 @@ static bool compare(const cla_check_output *out, difference *d) {
         }
     }
     clattn_array_free(&want);
+    clattn_array_free(&got);
     return true;
 }
 
@@ -69,6 +81,7 @@ typedef struct attempt {
     const cla_check_case *c;
     const cla_check_target *target;
     const char *algorithm;
+    cla_job_report chosen; /* by the library, where algorithm points to it */
     cla_progress *progress;
     bool failed;
     char skip[CLA_CHECK_TEXT];
@@ -78,7 +91,7 @@ static void fail(attempt *a, const char *what) {
     cla_progress_end(a->progress);
     printf("FAIL ");
     cla_check_print(a->c->name);
-    printf(", %s on %s: ", a->algorithm, a->target->device);
+    printf(", %s%son %s: ", a->algorithm, *a->algorithm ? " " : "", a->target->device);
     cla_check_print(what);
     printf("\n");
     fflush(stdout);
@@ -100,17 +113,17 @@ static void check_output(attempt *a, const cla_check_output *out) {
     }
 }
 
-/* The algorithm's index that would run args on the target, or false with the reason or, in *broken, an error. */
-static bool choose(const cla_check_target *target, const clattn_attention_args *args, size_t *index, char *reason,
-                   size_t size, bool *broken) {
+/* Whether the target's algorithm can run args, or any of them; else the reason or, in *broken, an error. */
+static bool can_run(const cla_check_target *target, const clattn_attention_args *args, char *reason, size_t size,
+                    bool *broken) {
     const bool automatic = target->algorithm == CLA_CHECK_AUTO;
     const size_t first = automatic ? 0 : target->algorithm;
     const size_t end = automatic ? clattn_algorithm_count() : first + 1;
     reason[0] = '\0';
-    for (*index = first; *index < end; ++*index) {
+    for (size_t i = first; i < end; i++) {
         bool applies = false;
         const char *why = "";
-        if (clattn_algorithm_applies(target->context, args, *index, &applies, &why) != CLATTN_OK) {
+        if (clattn_algorithm_applies(target->context, args, i, &applies, &why) != CLATTN_OK) {
             snprintf(reason, size, "%s", clattn_last_error());
             *broken = true;
             return false;
@@ -118,7 +131,7 @@ static bool choose(const cla_check_target *target, const clattn_attention_args *
         if (applies)
             return true;
         if (!reason[0])
-            snprintf(reason, size, "%s: %s", clattn_algorithm_name(*index), why ? why : "does not apply");
+            snprintf(reason, size, "%s: %s", clattn_algorithm_name(i), why ? why : "does not apply");
     }
     return false;
 }
@@ -129,42 +142,84 @@ static void fill_with_nan(const clattn_tensor *t, const clattn_array *arrays, si
             memset(arrays[i].data, 0xff, arrays[i].bytes);
 }
 
+/* A call that was made: what a device cannot do is skipped, other errors are failures. */
+static bool succeeded(attempt *a, clattn_status status) {
+    if (status == CLATTN_E_UNSUPPORTED)
+        snprintf(a->skip, sizeof a->skip, "%s", clattn_last_error());
+    else if (status != CLATTN_OK)
+        fail(a, clattn_last_error());
+    return status == CLATTN_OK;
+}
+
+static bool run_appends(attempt *a, const cla_check_job *job) {
+    for (size_t i = 0; i < job->append_count; i++) {
+        fill_with_nan(&job->appends[0].k_cache, job->arrays, i == 0 ? job->array_count : 0);
+        fill_with_nan(&job->appends[0].v_cache, job->arrays, i == 0 ? job->array_count : 0);
+        if (!succeeded(a, clattn_cache_append(a->target->context, &job->appends[i])))
+            return false;
+    }
+    return true;
+}
+
+static void run_rotary(attempt *a, const cla_check_job *job) {
+    fill_with_nan(&job->rotary.y, job->arrays, job->array_count);
+    if (!succeeded(a, clattn_rotary(a->target->context, &job->rotary)))
+        return;
+    for (size_t i = 0; i < job->output_count; i++)
+        check_output(a, &job->outputs[i]);
+}
+
+/* One call, by the library's own choice where the target names no algorithm. */
+static clattn_status call(attempt *a, clattn_attention_args *args) {
+    clattn_context *context = a->target->context;
+    if (a->target->algorithm != CLA_CHECK_AUTO) {
+        args->algorithm = a->algorithm = clattn_algorithm_name(a->target->algorithm);
+        return clattn_attention(context, args);
+    }
+    args->algorithm = NULL;
+    a->algorithm = a->target->label;
+    a->chosen = (cla_job_report){0};
+    const clattn_status status = cla_job_run(context, args, false, &a->chosen);
+    if (a->chosen.algorithm[0])
+        a->algorithm = a->chosen.algorithm;
+    return status;
+}
+
 /* Runs a job; without weights where the algorithm does not give them. */
-static void run_job(attempt *a, const cla_check_job *job) {
+static void run_attention(attempt *a, const cla_check_job *job) {
     clattn_attention_args args = job->args;
     char reason[CLA_CHECK_TEXT], ignored[CLA_CHECK_TEXT];
-    size_t index;
-    bool broken = false, chosen = choose(a->target, &args, &index, reason, sizeof reason, &broken);
-    if (!chosen && !broken && args.weights.rank > 0) {
+    bool broken = false, can = can_run(a->target, &args, reason, sizeof reason, &broken);
+    if (!can && !broken && args.weights.rank > 0) {
         args.weights = (clattn_tensor){0};
-        chosen = choose(a->target, &args, &index, ignored, sizeof ignored, &broken);
+        can = can_run(a->target, &args, ignored, sizeof ignored, &broken);
     }
     if (broken)
         fail(a, reason);
-    else if (!chosen || (args.weights.rank == 0 && job->args.weights.rank > 0))
+    else if (!can || (args.weights.rank == 0 && job->args.weights.rank > 0))
         snprintf(a->skip, sizeof a->skip, "%s", reason);
-    if (!chosen)
+    if (!can)
         return;
-    args.algorithm = a->algorithm = clattn_algorithm_name(index);
     fill_with_nan(&args.o, job->arrays, job->array_count); /* so that an element left out shows */
     fill_with_nan(&args.lse, job->arrays, job->array_count);
     fill_with_nan(&args.weights, job->arrays, job->array_count);
-    if (clattn_attention(a->target->context, &args) != CLATTN_OK) {
-        fail(a, clattn_last_error());
+    if (!run_appends(a, job) || !succeeded(a, call(a, &args)))
         return;
-    }
     for (size_t i = 0; i < job->output_count; i++)
         if (job->outputs[i].source != CLA_CHECK_FROM_WEIGHTS || args.weights.rank > 0)
             check_output(a, &job->outputs[i]);
 }
 
 void cla_check_run(const cla_check_case *c, const cla_check_target *target, cla_check_report *report) {
-    attempt a = {.c = c, .target = target, .algorithm = target->label, .progress = report->progress};
+    const bool without = target->algorithm == CLA_CHECK_NONE;
+    if (c->by_algorithm == without)
+        return;
+    attempt a = {.c = c, .target = target, .algorithm = without ? "" : target->label, .progress = report->progress};
     snprintf(a.skip, sizeof a.skip, "%s", c->skip);
     if (c->error[0])
         fail(&a, c->error);
     for (size_t i = 0; i < c->job_count && !c->error[0]; i++)
-        run_job(&a, &c->jobs[i]);
+        without ? run_rotary(&a, &c->jobs[i]) : run_attention(&a, &c->jobs[i]);
     cla_check_report_add(report, target, c->op,
                          a.failed    ? CLA_CHECK_FAILED
                          : a.skip[0] ? CLA_CHECK_SKIPPED

@@ -7,13 +7,14 @@
 #include "progress.h"
 
 #define CLA_CHECK_AUTO SIZE_MAX
+#define CLA_CHECK_NONE (SIZE_MAX - 1) /* for cases without algorithms, and of ops that are not known */
 
 /* One row of the table: an algorithm on a device. */
 typedef struct cla_check_target {
     clattn_context *context; /* borrowed */
     char device[40];         /* "opencl:0:0" */
-    size_t algorithm;        /* index, or CLA_CHECK_AUTO: the first that applies */
-    const char *label;       /* "fused_lanes", "auto" */
+    size_t algorithm;        /* index; CLA_CHECK_AUTO: the library chooses; CLA_CHECK_NONE */
+    const char *label;       /* "fused_lanes", "auto", "-" */
 } cla_check_target;
 
 typedef enum cla_check_verdict { CLA_CHECK_PASSED = 0, CLA_CHECK_FAILED, CLA_CHECK_SKIPPED } cla_check_verdict;
@@ -39,7 +40,7 @@ typedef struct cla_check_report {
     cla_progress *progress; /* borrowed; cleared before a line is printed */
 } cla_check_report;
 
-/* Prints a line for every output that is wrong. */
+/* Prints a line for every output that is wrong. Nothing where the case is none for such a target. */
 void cla_check_run(const cla_check_case *c, const cla_check_target *target, cla_check_report *report);
 /* Names come from files: control characters, which could move a terminal's cursor, become '?'. */
 void cla_check_print(const char *text);

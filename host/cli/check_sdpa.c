@@ -1,34 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sdpa (PyTorch), sdpa_weights and sdpa_mask_1e9 (the seed articles): Q, K, V and perhaps a mask of one rank. */
 #include "check_case.h"
+
+#include "call_facts.h"
+#include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 typedef struct operands {
     clattn_array *q, *k, *v, *mask, *o, *weights;
 } operands;
 
-/* What an output's name says: Y_f32, Y, Y_torch, Y_inf, weights. */
+/* What an output's name says: Y_f32, Y, Y_torch, Y_inf, weights, weights_1e9. */
 typedef struct output_name {
     clattn_dtype dtype;
     bool weights;
     bool replaced; /* *_1e9 */
 } output_name;
 
-static output_name read_name(const char *name, clattn_dtype inputs) {
+static bool read_name(cla_check_case *c, const char *name, clattn_dtype inputs, output_name *n) {
     static const clattn_dtype dtypes[] = {CLATTN_F32, CLATTN_F64, CLATTN_F16, CLATTN_BF16};
-    const char *suffix = strrchr(name, '_');
-    output_name n = {.dtype = inputs, .weights = strncmp(name, "weights", 7) == 0};
-    for (size_t i = 0; suffix && i < sizeof dtypes / sizeof *dtypes; i++)
-        if (strcmp(suffix + 1, clattn_dtype_name(dtypes[i])) == 0)
-            n.dtype = dtypes[i];
-    n.replaced = suffix && strcmp(suffix, "_1e9") == 0;
-    return n;
+    const size_t stem = strcspn(name, "_");
+    const char *suffix = name + stem;
+    *n = (output_name){.dtype = inputs, .weights = stem == 7 && strncmp(name, "weights", stem) == 0};
+    n->replaced = strcmp(suffix, "_1e9") == 0;
+    bool known = !*suffix || n->replaced || strcmp(suffix, "_torch") == 0 || strcmp(suffix, "_inf") == 0;
+    for (size_t i = 0; *suffix && i < sizeof dtypes / sizeof *dtypes; i++)
+        if (strcmp(suffix + 1, clattn_dtype_name(dtypes[i])) == 0) {
+            n->dtype = dtypes[i];
+            known = true;
+        }
+    known = known && (n->weights || (stem == 1 && *name == 'Y'));
+    return known || cla_check_error(c, "the output %s is not known", name);
 }
 
 /* The logical view [.., H, S, D] of an array that is stored in another order of axes. */
 static bool view(cla_check_case *c, const clattn_array *a, clattn_tensor *t) {
     static const int bshd[] = {0, 2, 1, 3}, bhds[] = {0, 1, 3, 2};
-    const char *layout = cla_check_attr_text(c, "layout", "BHSD");
+    const char *layout;
+    if (!cla_check_attr_text(c, "layout", "BHSD", &layout))
+        return false;
     const bool is_bshd = strcmp(layout, "BSHD") == 0, is_bhds = strcmp(layout, "BHDS") == 0;
     *t = clattn_array_tensor(a);
     if (!is_bshd && !is_bhds)
@@ -60,6 +71,12 @@ static bool load(cla_check_case *c, cla_check_job *job, operands *x) {
     const int rank = a->q.rank;
     if (rank < 2 || rank > 4 || a->k.rank != rank || a->v.rank != rank)
         return cla_check_error(c, "Q, K and V have ranks %d, %d and %d", rank, a->k.rank, a->v.rank);
+    int64_t gqa;
+    if (!cla_check_attr_int(c, "enable_gqa", 0, &gqa))
+        return false;
+    if (!gqa && rank > 2 && a->q.shape[rank - 3] != a->k.shape[rank - 3] && a->k.shape[rank - 3] != 1)
+        return cla_check_error(c, "enable_gqa is 0, for %" PRId64 " query and %" PRId64 " key heads",
+                               a->q.shape[rank - 3], a->k.shape[rank - 3]);
     int64_t shape[CLATTN_MAX_RANK];
     memcpy(shape, a->q.shape, sizeof shape);
     shape[rank - 1] = a->v.shape[rank - 1];
@@ -71,11 +88,11 @@ static bool load(cla_check_case *c, cla_check_job *job, operands *x) {
 
 /* `mask` is 0 where a key is forbidden, whatever its type; `attn_mask` is a keep mask or additive. */
 static bool load_mask(cla_check_case *c, cla_check_job *job) {
+    if (cla_check_has_input(c, "attn_mask") && cla_check_has_input(c, "mask"))
+        return cla_check_error(c, "it has both attn_mask and mask");
     if (cla_check_has_input(c, "attn_mask")) {
         const clattn_array *mask = cla_check_read(c, job, "attn_mask");
-        if (mask)
-            cla_check_set_mask(job, mask);
-        return mask != NULL;
+        return mask && cla_check_set_mask(c, job, mask);
     }
     if (!cla_check_has_input(c, "mask"))
         return true;
@@ -87,23 +104,20 @@ static bool load_mask(cla_check_case *c, cla_check_job *job) {
         return false;
     if (clattn_convert(keep->data, CLATTN_BOOL, mask->data, mask->dtype, keep->bytes) != CLATTN_OK)
         return cla_check_error(c, "%s", clattn_last_error());
-    cla_check_set_mask(job, keep);
-    return true;
+    return cla_check_set_mask(c, job, keep);
 }
 
 static bool set_options(cla_check_case *c, cla_check_job *job) {
     int64_t causal, lower_right;
-    double scale;
     if (!cla_check_attr_int(c, "is_causal", 0, &causal) ||
         !cla_check_attr_int(c, "causal_lower_right", 0, &lower_right) ||
-        !cla_check_attr_real(c, "scale", -1e300, &scale))
+        !cla_check_attr_real(c, "scale", NAN, &job->args.scale))
         return false;
     if (causal && lower_right)
         return cla_check_error(c, "it is causal in two ways");
     job->args.causal = causal || lower_right;
     job->args.align = causal ? CLATTN_ALIGN_TOP_LEFT : lower_right ? CLATTN_ALIGN_BOTTOM_RIGHT : CLATTN_ALIGN_UNSET;
-    job->args.has_scale = scale > -1e300;
-    job->args.scale = job->args.has_scale ? scale : 0;
+    job->args.has_scale = !isnan(job->args.scale);
     return true;
 }
 
@@ -119,7 +133,7 @@ static bool ask_weights(cla_check_case *c, cla_check_job *job, operands *x) {
     const clattn_attention_args *a = &job->args;
     memcpy(shape, a->q.shape, sizeof shape);
     shape[a->q.rank - 1] = a->k.shape[a->k.rank - 2];
-    x->weights = cla_check_new_array(c, job, job->dtype, a->q.rank, shape);
+    x->weights = cla_check_new_array(c, job, cla_sums_type(a), a->q.rank, shape);
     if (!x->weights)
         return false;
     job->args.weights = clattn_array_tensor(x->weights);
@@ -132,20 +146,19 @@ static bool ask_weights(cla_check_case *c, cla_check_job *job, operands *x) {
 }
 
 bool cla_check_build_sdpa(cla_check_case *c) {
+    static const char *const attrs[] = {"is_causal", "causal_lower_right", "enable_gqa", "layout", "scale", NULL};
+    static const char *const names[] = {"Q", "K", "V", "attn_mask", "mask", NULL};
     operands operands_of[CLA_CHECK_JOBS] = {{0}};
     clattn_dtype inputs;
-    bool small = false; /* a result in 16 bits was left out */
-    if (!cla_check_dtype_of(c, "Q", &inputs))
+    if (!cla_check_known(c, attrs, names) || !cla_check_dtype_of(c, "Q", &inputs))
         return false;
     const cJSON *out;
     cJSON_ArrayForEach(out, cJSON_GetObjectItemCaseSensitive(c->json, "out")) {
-        const output_name name = read_name(out->string, inputs);
+        output_name name;
+        if (!read_name(c, out->string, inputs, &name))
+            return false;
         if (name.replaced) {
             cla_check_skip(c, "scores replaced by -1e9 are no mask");
-            continue;
-        }
-        if (name.dtype != CLATTN_F32 && name.dtype != CLATTN_F64) {
-            small = true;
             continue;
         }
         const size_t jobs = c->job_count;
@@ -158,7 +171,5 @@ bool cla_check_build_sdpa(cla_check_case *c) {
                             name.weights ? x->weights : x->o))
             return false;
     }
-    if (c->job_count == 0 && small)
-        cla_check_skip(c, "f16 and bf16 come with a later version");
     return true;
 }

@@ -17,9 +17,12 @@ const char *const cla_help_check =
     "\n"
     "  --device D     where to run: opencl, opencl:gpu, opencl:0:0, cpu (`clattn devices` lists them); the best\n"
     "                 device when not given\n"
-    "  --algorithm A  one algorithm, or `all`: each algorithm in turn, those for CPUs on `cpu`; when not given, the\n"
-    "                 first that applies to a case\n"
+    "  --algorithm A  one algorithm, or `all`: each algorithm in turn, those for CPUs on `cpu`; when not given,\n"
+    "                 what suits the device and the case\n"
     "  --filter GLOB  only the cases whose name matches; * is any text, ? any character\n"
+    "\n"
+    "It knows ONNX's Attention (opsets 23 to 25) and RotaryEmbedding, PyTorch's sdpa, and dumps; what of them it does\n"
+    "not know, an attribute or an input, fails its case. RotaryEmbedding runs once a device.\n"
     "\n"
     "Each wrong output is one line with its worst element. What this version or an algorithm cannot do is skipped,\n"
     "and the reason counted. Last line: N passed, N failed, N skipped.\n"
@@ -80,8 +83,22 @@ static void add_target(check *k, clattn_context *context, size_t algorithm) {
     cla_check_target *t = &k->targets[k->target_count++];
     *t = (cla_check_target){.context = context, .algorithm = algorithm, .label = "auto"};
     snprintf(t->device, sizeof t->device, "%s", info.spec);
-    if (algorithm != CLA_CHECK_AUTO)
+    if (algorithm == CLA_CHECK_NONE)
+        t->label = "-";
+    else if (algorithm != CLA_CHECK_AUTO)
         t->label = clattn_algorithm_name(algorithm);
+}
+
+/* One for each context that is there, for cases without algorithms. */
+static void add_targets_without(check *k) {
+    const size_t count = k->target_count;
+    for (size_t i = 0; i < count; i++) {
+        bool seen = false;
+        for (size_t j = 0; j < i; j++)
+            seen |= k->targets[j].context == k->targets[i].context;
+        if (!seen)
+            add_target(k, k->targets[i].context, CLA_CHECK_NONE);
+    }
 }
 
 static int algorithm_index(const char *name, size_t *index) {
@@ -121,7 +138,7 @@ static int make_targets(check *k, const char *device, const char *algorithm) {
         exit_status = open_contexts(k, device, all || (algorithm && !device));
     if (exit_status != CLA_EXIT_OK)
         return exit_status;
-    k->targets = calloc(clattn_algorithm_count() + 1, sizeof *k->targets);
+    k->targets = calloc(clattn_algorithm_count() + 3, sizeof *k->targets);
     if (!k->targets)
         return cla_fail(CLA_EXIT_FAILED, "check: out of memory");
     if (!all) {
@@ -133,6 +150,7 @@ static int make_targets(check *k, const char *device, const char *algorithm) {
         if (on_cpu || !device || k->main != k->cpu)
             add_target(k, on_cpu ? k->cpu : k->main, i);
     }
+    add_targets_without(k);
     return CLA_EXIT_OK;
 }
 

@@ -7,7 +7,9 @@
 #include "job.h"
 #include "outputs.h"
 #include "run_data.h"
-#include "verify.h"
+#include "run_verify.h"
+
+#include <clattn/lint.h>
 
 #include <math.h>
 #include <stdio.h>
@@ -22,18 +24,39 @@ typedef struct run {
     cla_verification verification;
     cla_labels queries, keys;
     cla_outputs outputs;
-    int o, lse, weights, heatmap, dump; /* places in outputs */
+    int o, lse, weights, column_sums, entropy, heatmap, dump; /* places in outputs */
 } run;
 
 /* ---- before the work ---- */
 
 static int declare_outputs(run *r) {
     const cla_run_options *o = &r->options;
-    const char *const inputs[] = {o->q, o->k, o->v, o->keep, o->drop, o->bias, o->lengths};
+    const char *const inputs[] = {o->q,
+                                  o->k,
+                                  o->v,
+                                  o->keep,
+                                  o->drop,
+                                  o->bias,
+                                  o->sinks,
+                                  o->lengths,
+                                  o->query_lengths,
+                                  o->prefix_lengths,
+                                  o->offsets,
+                                  o->cu_queries,
+                                  o->cu_keys,
+                                  o->slopes,
+                                  o->query_segments,
+                                  o->key_segments,
+                                  o->block_table,
+                                  o->weights_rows,
+                                  o->weights_heads};
     int exit_status;
     if ((exit_status = cla_outputs_add(&r->outputs, "-o", o->output, "o", &r->o)) != CLA_EXIT_OK ||
         (exit_status = cla_outputs_add(&r->outputs, "--lse", o->lse, "lse", &r->lse)) != CLA_EXIT_OK ||
         (exit_status = cla_outputs_add(&r->outputs, "--weights", o->weights, "weights", &r->weights)) != CLA_EXIT_OK ||
+        (exit_status = cla_outputs_add(&r->outputs, "--column-sums", o->column_sums, "column_sums", &r->column_sums)) !=
+            CLA_EXIT_OK ||
+        (exit_status = cla_outputs_add(&r->outputs, "--entropy", o->entropy, "entropy", &r->entropy)) != CLA_EXIT_OK ||
         (exit_status = cla_outputs_add_file(&r->outputs, "--heatmap", o->heatmap, &r->heatmap)) != CLA_EXIT_OK ||
         (exit_status = cla_outputs_add_file(&r->outputs, "--dump", o->dump, &r->dump)) != CLA_EXIT_OK)
         return exit_status;
@@ -43,32 +66,26 @@ static int declare_outputs(run *r) {
 static int load_labels(run *r) {
     if (!r->options.labels)
         return CLA_EXIT_OK;
-    return cla_labels_load(r->options.labels, r->data.q.view.shape[2], r->data.k.view.shape[2], &r->queries, &r->keys);
+    const clattn_attention_args *a = &r->data.args;
+    const int64_t keys = a->block_table ? a->table_pages * a->k.shape[2] : a->k.shape[2];
+    return cla_labels_load(r->options.labels, a->q.shape[2], keys, &r->queries, &r->keys);
+}
+
+static void print_warning(void *user, const clattn_warning *warning) {
+    (void)user;
+    fprintf(stderr, "clattn: warning: %s\n", warning->text);
+}
+
+/* What cannot be computed at all is said when it is computed. */
+static void lint(const run *r) {
+    if (!r->options.no_lint)
+        clattn_lint(&r->data.args, print_warning, NULL);
 }
 
 /* ---- the work ---- */
 
-/* o, lse and weights. When the algorithm asked for, or all of the device, give no weights, another one does. */
 static int compute(run *r) {
-    clattn_attention_args *a = &r->data.args;
-    const clattn_tensor weights = a->weights;
-    const bool apart = weights.rank > 0 && !cla_gives_weights(r->context, a, a->algorithm);
-    if (apart)
-        a->weights = (clattn_tensor){0};
-    clattn_status status = cla_job_run(r->context, a, r->options.explain, &r->report);
-    if (status == CLATTN_OK && apart) {
-        clattn_attention_args other = *a;
-        clattn_array o = {0};
-        other.algorithm = NULL;
-        other.lse = (clattn_tensor){0};
-        other.weights = weights;
-        status = clattn_array_create(a->o.dtype, 4, a->o.shape, &o);
-        other.o = clattn_array_tensor(&o);
-        if (status == CLATTN_OK)
-            status = cla_weights_run(r->context, &other, r->options.explain);
-        clattn_array_free(&o);
-    }
-    a->weights = weights;
+    const clattn_status status = cla_job_run(r->context, &r->data.args, r->options.explain, &r->report);
     return status == CLATTN_OK ? CLA_EXIT_OK : cla_fail_status(status, NULL);
 }
 
@@ -79,7 +96,7 @@ static int draw(run *r) {
     clattn_array weights = {0};
     clattn_tensor view = a->weights;
     int exit_status = CLA_EXIT_OK;
-    if (view.rank == 0) {
+    if (!cla_whole_weights(a)) {
         exit_status = cla_run_data_weights(r->context, a, r->options.batch, &weights);
         view = clattn_array_tensor(&weights);
     } else {
@@ -114,16 +131,19 @@ static int draw(run *r) {
  * result, rounded to its type in *rounded. */
 static clattn_status case_result(const run *r, int index, const clattn_tensor *view, clattn_array *rounded,
                                  cla_case_result *result) {
-    const cla_verdict *d = &r->verification.verdicts[index];
-    const bool is_f64 = r->data.args.q.dtype == CLATTN_F64;
-    *result = (cla_case_result){.view = *view, .rtol = is_f64 ? 1e-12 : 1e-5, .atol = is_f64 ? 1e-13 : 4e-6};
-    if (view->rank == 0 || !d->name)
+    const clattn_verdict *d = &r->verification.found.verdicts[index];
+    const double rtol = view->dtype == CLATTN_F64    ? 1e-12
+                        : view->dtype == CLATTN_F16  ? 1e-3
+                        : view->dtype == CLATTN_BF16 ? 8e-3
+                                                     : 1e-5;
+    *result = (cla_case_result){.view = *view, .rtol = rtol, .atol = view->dtype == CLATTN_F64 ? 1e-13 : 4e-6};
+    if (view->rank == 0 || !d->tensor)
         return CLATTN_OK;
     result->rtol = 0;
-    result->atol = d->bound;
+    result->atol = d->allowed;
     if (d->ok)
         return CLATTN_OK;
-    const clattn_status status = clattn_array_convert(&d->exact, view->dtype, rounded);
+    const clattn_status status = clattn_array_convert(&r->verification.exact[index], view->dtype, rounded);
     result->got = *view;
     result->view = clattn_array_tensor(rounded);
     return status;
@@ -133,16 +153,17 @@ static int dump(run *r) {
     if (r->dump < 0)
         return CLA_EXIT_OK;
     const clattn_attention_args *a = &r->data.args;
-    const bool verified = r->verification.verdicts[0].name != NULL;
-    const char *note = !verified            ? "results of this run; tolerances are usual ones, --verify measures them"
-                       : r->verification.ok ? "results of this run, verified"
-                                            : "this run was wrong: Y, LSE and P are the exact results, *_got its own";
+    const bool verified = r->verification.done;
+    const char *note = !verified ? "results of this run; tolerances are usual ones, --verify measures them"
+                       : r->verification.found.ok
+                           ? "results of this run, verified"
+                           : "this run was wrong: Y, LSE and P are the exact results, *_got its own";
     cla_case c = {.args = a, .device = &r->device, .algorithm = r->report.algorithm, .note = note};
-    clattn_array rounded[CLA_VERDICTS] = {{0}};
+    clattn_array rounded[CLATTN_VERDICTS] = {{0}};
     clattn_status status = case_result(r, 0, &a->o, &rounded[0], &c.o);
     if (status == CLATTN_OK)
         status = case_result(r, 1, &a->lse, &rounded[1], &c.lse);
-    if (status == CLATTN_OK)
+    if (status == CLATTN_OK && cla_whole_weights(a)) /* a case has no others */
         status = case_result(r, 2, &a->weights, &rounded[2], &c.weights);
     int exit_status = CLA_EXIT_OK;
     if (status != CLATTN_OK)
@@ -150,7 +171,7 @@ static int dump(run *r) {
     else
         exit_status = cla_case_write(r->outputs.files[r->dump].staged, &c);
     r->outputs.files[r->dump].complete = exit_status == CLA_EXIT_OK;
-    for (int i = 0; i < CLA_VERDICTS; i++)
+    for (int i = 0; i < CLATTN_VERDICTS; i++)
         clattn_array_free(&rounded[i]);
     return exit_status;
 }
@@ -169,6 +190,8 @@ static void print_summary(const run *r) {
     print_tensor("o", &r->data.o, o->output);
     print_tensor("lse", &r->data.lse, o->lse);
     print_tensor("weights", &r->data.weights, o->weights);
+    print_tensor("sums", &r->data.column_sums, o->column_sums);
+    print_tensor("entropy", &r->data.entropy, o->entropy);
     if (o->heatmap)
         printf("%-8s batch %lld in %s\n", "heat map", (long long)o->batch, o->heatmap);
     if (o->dump)
@@ -180,7 +203,7 @@ static void print_summary(const run *r) {
 
 /* A result that verification found wrong is not written; the case that shows it is. */
 static int finish(run *r) {
-    const bool wrong = r->options.verify && !r->verification.ok;
+    const bool wrong = r->options.verify && !r->verification.found.ok;
     int exit_status = dump(r);
     if (exit_status == CLA_EXIT_OK && !wrong) {
         if ((exit_status = draw(r)) != CLA_EXIT_OK)
@@ -188,6 +211,8 @@ static int finish(run *r) {
         cla_outputs_set(&r->outputs, r->o, &r->data.o);
         cla_outputs_set(&r->outputs, r->lse, &r->data.lse);
         cla_outputs_set(&r->outputs, r->weights, &r->data.weights);
+        cla_outputs_set(&r->outputs, r->column_sums, &r->data.column_sums);
+        cla_outputs_set(&r->outputs, r->entropy, &r->data.entropy);
         exit_status = cla_outputs_stage(&r->outputs);
     }
     if (exit_status == CLA_EXIT_OK)
@@ -208,9 +233,11 @@ static int work(run *r) {
         (exit_status = cla_open(r->options.device, &r->context)) != CLA_EXIT_OK)
         return exit_status;
     clattn_context_info(r->context, &r->device);
+    lint(r);
     if ((exit_status = compute(r)) != CLA_EXIT_OK)
         return exit_status;
-    if (r->options.verify && (exit_status = cla_verify(&r->data.args, &r->verification)) != CLA_EXIT_OK)
+    const int64_t rows = r->dump < 0 ? r->options.verify_rows : CLATTN_ALL_ROWS; /* a case holds all expected results */
+    if (r->options.verify && (exit_status = cla_verify(&r->data.args, rows, &r->verification)) != CLA_EXIT_OK)
         return exit_status;
     return finish(r);
 }

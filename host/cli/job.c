@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TENSORS = 9, INPUTS = 6 }; /* the inputs come first */
+enum { TENSORS = 12, INPUTS = 7 }; /* the inputs come first */
 
 typedef struct job {
     clattn_attention_args args;
@@ -24,9 +24,9 @@ size_t cla_view_extent(const clattn_tensor *view) {
     return (size_t)last + 1;
 }
 
-static size_t view_bytes(const clattn_tensor *view) { return cla_view_extent(view) * clattn_dtype_size(view->dtype); }
+static size_t view_bytes(const clattn_tensor *view) { return clattn_dtype_bytes(view->dtype, cla_view_extent(view)); }
 
-/* Buffers in place of the host arrays; those of the inputs are filled. */
+/* Buffers in place of the host arrays, with what these hold: gaps of an output's view come back as they were. */
 static clattn_status to_device(clattn_context *context, job *j) {
     clattn_status status = CLATTN_OK;
     for (int i = 0; i < TENSORS && status == CLATTN_OK; i++) {
@@ -37,7 +37,7 @@ static clattn_status to_device(clattn_context *context, job *j) {
         t->host = NULL;
         status = clattn_buffer_create(context, view_bytes(t), &j->buffers[i]);
         t->buffer = j->buffers[i];
-        if (status == CLATTN_OK && i < INPUTS)
+        if (status == CLATTN_OK)
             status = clattn_buffer_upload(t->buffer, 0, j->host[i], view_bytes(t));
     }
     return status;
@@ -78,8 +78,8 @@ clattn_status cla_job_run(clattn_context *context, const clattn_attention_args *
                           cla_job_report *report) {
     job j = {.args = *args};
     clattn_attention_args *a = &j.args;
-    clattn_tensor *const tensors[TENSORS] = {&a->q,    &a->k, &a->v,   &a->keep,   &a->drop,
-                                             &a->bias, &a->o, &a->lse, &a->weights};
+    clattn_tensor *const tensors[TENSORS] = {&a->q,     &a->k, &a->v,   &a->keep,    &a->drop,        &a->bias,
+                                             &a->sinks, &a->o, &a->lse, &a->weights, &a->column_sums, &a->entropy};
     memcpy(j.tensors, tensors, sizeof tensors);
     clattn_plan *plan = NULL;
     clattn_device_info device;

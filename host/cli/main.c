@@ -10,15 +10,15 @@
 typedef struct verb {
     const char *name, *summary;
     int (*run)(int argc, char **argv);
-    const char *const *help;
+    const char *const *help, *const *more; /* more: NULL, or the rest: ISO C lets a literal have 4095 characters */
 } verb;
 
 static const verb verbs[] = {
-    {"run", "attention of three tensor files", cla_cmd_run, &cla_help_run},
-    {"check", "replay packed test cases", cla_cmd_check, &cla_help_check},
-    {"bench", "time devices and algorithms against each other", cla_cmd_bench, &cla_help_bench},
-    {"devices", "what can compute here, and how", cla_cmd_devices, &cla_help_devices},
-    {"inspect", "what is in an npy or safetensors file", cla_cmd_inspect, &cla_help_inspect},
+    {"run", "attention of three tensor files", cla_cmd_run, &cla_help_run, &cla_help_run_more},
+    {"check", "replay packed test cases", cla_cmd_check, &cla_help_check, NULL},
+    {"bench", "time devices and algorithms against each other", cla_cmd_bench, &cla_help_bench, NULL},
+    {"devices", "what can compute here, and how", cla_cmd_devices, &cla_help_devices, NULL},
+    {"inspect", "what is in an npy or safetensors file", cla_cmd_inspect, &cla_help_inspect, NULL},
 };
 enum { VERB_COUNT = sizeof verbs / sizeof verbs[0] };
 
@@ -78,6 +78,8 @@ static int dispatch(int argc, char **argv) {
         return fail_verb(name);
     if (help || wants_help(argc - 1, argv + 1)) {
         fputs(*v->help, stdout);
+        if (v->more)
+            fputs(*v->more, stdout);
         return CLA_EXIT_OK;
     }
     return v->run(argc - 1, argv + 1);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _POSIX_C_SOURCE 200809L /* stat, access, getpid */
+#define _XOPEN_SOURCE 700 /* stat, access, getpid, realpath */
 
 #include "outputs.h"
 
 #include "args.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,7 @@ static char *copy_text(const char *text, size_t length) {
 }
 
 /* "dir/.clattn-PID-N.ext" beside the place. */
-static char *staged_name(const char *path, int number) {
+static char *hidden_name(const char *path, int number) {
     const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
     const size_t directory = slash ? (size_t)(slash - path) + 1 : 0, size = strlen(path) + 64;
     char *name = malloc(size);
@@ -49,9 +50,8 @@ int cla_outputs_add_file(cla_outputs *outputs, const char *option, const char *p
         return CLA_EXIT_OK;
     cla_output *f = &outputs->files[outputs->count];
     *f = (cla_output){.option = option, .path = copy_text(path, strlen(path))};
-    f->staged = staged_name(path, outputs->count);
     *index = outputs->count++;
-    return f->path && f->staged ? CLA_EXIT_OK : cla_fail(CLA_EXIT_FAILED, "%s: out of memory for a file name", option);
+    return f->path ? CLA_EXIT_OK : cla_fail(CLA_EXIT_FAILED, "%s: out of memory for a file name", option);
 }
 
 int cla_outputs_add(cla_outputs *outputs, const char *option, const char *spec, const char *default_name, int *index) {
@@ -85,24 +85,78 @@ static bool same_file(const char *a, const char *b) {
     return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
 }
 
-static int check_place(const cla_output *f) {
+static int fail_place(const cla_output *f, const char *why) {
+    return cla_fail(CLA_EXIT_FAILED, "%s %s cannot be written: %s", f->option, f->path, why);
+}
+
+/* Links followed to where the file is, or will be. */
+static int find_target(cla_output *f) {
     struct stat info;
-    const char *slash = strrchr(f->path, '/');
-    char *directory = slash ? copy_text(f->path, (size_t)(slash - f->path) + 1) : copy_text(".", 1);
+    if (lstat(f->path, &info) != 0 || !S_ISLNK(info.st_mode)) {
+        f->target = copy_text(f->path, strlen(f->path));
+        return f->target ? CLA_EXIT_OK : fail_place(f, "out of memory for its name");
+    }
+    f->target = realpath(f->path, NULL);
+    return f->target ? CLA_EXIT_OK : fail_place(f, "it is a link that leads nowhere");
+}
+
+/* A file that is there may be replaced: it is no folder, and not read-only, not even for one who may do everything. */
+static int check_file(const cla_output *f) {
+    struct stat info;
+    if (stat(f->target, &info) != 0)
+        return CLA_EXIT_OK;
+    if (!S_ISREG(info.st_mode))
+        return fail_place(f, "it is there, and is no file");
+    if (!(info.st_mode & (S_IWUSR | S_IWGRP | S_IWOTH)) || access(f->target, W_OK) != 0)
+        return fail_place(f, "it is there, and is read-only");
+    return CLA_EXIT_OK;
+}
+
+static int check_place(cla_output *f) {
+    struct stat info;
+    int exit_status = find_target(f);
+    if (exit_status != CLA_EXIT_OK)
+        return exit_status;
+    const char *slash = strrchr(f->target, '/');
+    char *directory = slash ? copy_text(f->target, (size_t)(slash - f->target) + 1) : copy_text(".", 1);
     if (!directory)
         return cla_fail(CLA_EXIT_FAILED, "%s: out of memory for a file name", f->option);
-    int exit_status = CLA_EXIT_OK;
     if (stat(directory, &info) != 0 || !S_ISDIR(info.st_mode))
         exit_status =
             cla_fail(CLA_EXIT_FAILED, "%s %s cannot be written: there is no folder %s", f->option, f->path, directory);
     else if (access(directory, W_OK | X_OK) != 0)
         exit_status = cla_fail(CLA_EXIT_FAILED, "%s %s cannot be written: no right to write in %s", f->option, f->path,
                                directory);
-    else if (stat(f->path, &info) == 0 && !S_ISREG(info.st_mode))
-        exit_status =
-            cla_fail(CLA_EXIT_FAILED, "%s %s cannot be written: it is there, and is no file", f->option, f->path);
+    else
+        exit_status = check_file(f);
     free(directory);
     return exit_status;
+}
+
+/* O_EXCL: whatever else writes here, links among it, the name is ours. It keeps the rights of the file it replaces. */
+static int make_staged(cla_output *f) {
+    enum { TRIES = 10000 };
+    struct stat info;
+    const mode_t mode = stat(f->target, &info) == 0 ? info.st_mode & 0777 : 0;
+    int descriptor = -1;
+    for (int i = 0; i < TRIES && descriptor < 0; i++) {
+        free(f->staged);
+        f->staged = hidden_name(f->target, i);
+        if (!f->staged)
+            return fail_place(f, "out of memory for its name");
+        descriptor = open(f->staged, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (descriptor < 0 && errno != EEXIST && errno != EINTR)
+            break;
+    }
+    const int code = errno;
+    if (descriptor < 0) { /* none of ours */
+        free(f->staged);
+        f->staged = NULL;
+        return fail_place(f, strerror(code));
+    }
+    const bool kept = !mode || fchmod(descriptor, mode) == 0;
+    close(descriptor);
+    return kept ? CLA_EXIT_OK : fail_place(f, "its rights cannot be kept");
 }
 
 /* Two tensors may share a safetensors file when their names differ. */
@@ -131,7 +185,7 @@ static int check_input(const cla_output *f, const char *spec) {
 int cla_outputs_check(cla_outputs *outputs, const char *const *inputs, int input_count) {
     int exit_status = CLA_EXIT_OK;
     for (int i = 0; i < outputs->count && exit_status == CLA_EXIT_OK; i++) {
-        const cla_output *f = &outputs->files[i];
+        cla_output *f = &outputs->files[i];
         exit_status = check_place(f);
         for (int j = 0; j < i && exit_status == CLA_EXIT_OK; j++)
             exit_status = check_pair(&outputs->files[j], f);
@@ -139,6 +193,8 @@ int cla_outputs_check(cla_outputs *outputs, const char *const *inputs, int input
             if (inputs[j])
                 exit_status = check_input(f, inputs[j]);
     }
+    for (int i = 0; i < outputs->count && exit_status == CLA_EXIT_OK; i++)
+        exit_status = make_staged(&outputs->files[i]);
     return exit_status;
 }
 
@@ -183,14 +239,66 @@ int cla_outputs_stage(cla_outputs *outputs) {
     return CLA_EXIT_OK;
 }
 
+/* The older file gets a second name, or where the file system has none another one. */
+static int keep_older(cla_output *f) {
+    enum { TRIES = 10000 };
+    struct stat info;
+    if (lstat(f->target, &info) != 0)
+        return CLA_EXIT_OK;
+    for (int i = 0; i < TRIES; i++) {
+        free(f->backup);
+        f->backup = hidden_name(f->target, TRIES + i);
+        if (!f->backup)
+            return fail_place(f, "out of memory for its name");
+        if (link(f->target, f->backup) == 0)
+            return CLA_EXIT_OK;
+        if (errno == EEXIST)
+            continue;
+        if (S_ISREG(info.st_mode) && lstat(f->backup, &info) != 0 && rename(f->target, f->backup) == 0)
+            return CLA_EXIT_OK;
+        break;
+    }
+    const int code = errno;
+    free(f->backup);
+    f->backup = NULL;
+    return fail_place(f, strerror(code));
+}
+
+static int put_in_place(cla_output *f) {
+    const int exit_status = keep_older(f);
+    if (exit_status != CLA_EXIT_OK)
+        return exit_status;
+    if (rename(f->staged, f->target) != 0)
+        return fail_place(f, strerror(errno));
+    f->placed = true;
+    f->complete = false;
+    return CLA_EXIT_OK;
+}
+
+/* As before the commit. An older file that cannot have its place back keeps its other name. */
+static void take_back(cla_output *f) {
+    if (f->backup && rename(f->backup, f->target) != 0) {
+        free(f->backup);
+        f->backup = NULL;
+    } else if (!f->backup && f->placed) {
+        unlink(f->target);
+    }
+    f->placed = false;
+}
+
 int cla_outputs_commit(cla_outputs *outputs) {
     int exit_status = CLA_EXIT_OK;
-    for (int i = 0; i < outputs->count && exit_status == CLA_EXIT_OK; i++) {
+    for (int i = 0; i < outputs->count && exit_status == CLA_EXIT_OK; i++)
+        if (outputs->files[i].complete)
+            exit_status = put_in_place(&outputs->files[i]);
+    for (int i = 0; i < outputs->count; i++) {
         cla_output *f = &outputs->files[i];
-        if (f->complete && rename(f->staged, f->path) != 0)
-            exit_status = cla_fail(CLA_EXIT_FAILED, "%s %s cannot be written: %s", f->option, f->path, strerror(errno));
-        else if (f->complete)
-            f->complete = false;
+        if (exit_status != CLA_EXIT_OK)
+            take_back(f);
+        if (f->backup)
+            unlink(f->backup); /* a second name of the file in place, where it was taken back: rename leaves both */
+        free(f->backup);
+        f->backup = NULL;
     }
     return exit_status;
 }
@@ -198,9 +306,10 @@ int cla_outputs_commit(cla_outputs *outputs) {
 void cla_outputs_free(cla_outputs *outputs) {
     for (int i = 0; i < outputs->count; i++) {
         cla_output *f = &outputs->files[i];
-        if (f->staged)
-            remove(f->staged); /* not there any more after a commit */
+        if (f->staged && !f->placed)
+            unlink(f->staged);
         free(f->staged);
+        free(f->target);
         free(f->path);
     }
     *outputs = (cla_outputs){0};

@@ -27,6 +27,17 @@ typedef enum slot {
     SLOT_BIAS,
     SLOT_LENGTHS,
     SLOT_SCALE,
+    SLOT_KV,
+    SLOT_OUTPUT,
+    SLOT_SOFTCAP,
+    SLOT_ALIBI,
+    SLOT_SINKS,
+    SLOT_QUERY_LENGTHS,
+    SLOT_PREFIX,
+    SLOT_SEGMENTS,
+    SLOT_VARLEN,
+    SLOT_PAGES,
+    SLOT_INVARIANT,
     SLOT_COUNT
 } slot;
 
@@ -115,13 +126,25 @@ static bool size_word(parser *p) {
     return fail(p, "%s: sizes are b, h, q, k, n (q and k), d and v", p->word);
 }
 
+/* The key at which query 0 stands. */
+static bool offset_of(parser *p, const char *text) {
+    char *stop = NULL;
+    errno = 0;
+    const long long x = isdigit((unsigned char)text[*text == '-']) ? strtoll(text, &stop, 10) : 0;
+    if (!stop || *stop || errno != 0 || x > CLA_PROBLEM_SIZE_MAX || x < -CLA_PROBLEM_SIZE_MAX)
+        return fail(p, "%s: an alignment is top-left, bottom-right, or the key at which query 0 stands", p->word);
+    p->problem->align = CLATTN_ALIGN_OFFSET;
+    p->problem->offset = x;
+    return true;
+}
+
 static bool align_of(parser *p, const char *text) {
     if (strcmp(text, "top-left") == 0)
         p->problem->align = CLATTN_ALIGN_TOP_LEFT;
     else if (strcmp(text, "bottom-right") == 0)
         p->problem->align = CLATTN_ALIGN_BOTTOM_RIGHT;
     else
-        return fail(p, "%s: an alignment is top-left or bottom-right", p->word);
+        return offset_of(p, text);
     return true;
 }
 
@@ -156,49 +179,100 @@ static bool window_word(parser *p, const char *value) {
            window_side(p, comma + 1, strlen(comma + 1), &p->problem->window_right);
 }
 
-static bool scale_word(parser *p, const char *value) {
+static bool finite_number(const char *text, double *x) {
     char *stop;
-    p->problem->scale = strtod(value, &stop);
+    *x = strtod(text, &stop);
+    return *text && !*stop && !isspace((unsigned char)*text) && isfinite(*x);
+}
+
+static bool scale_word(parser *p, const char *value) {
     p->problem->has_scale = true;
-    if (!*value || *stop || isspace((unsigned char)*value) || !isfinite(p->problem->scale))
+    if (!finite_number(value, &p->problem->scale))
         return fail(p, "%s: the scale is a finite number", p->word);
     return take(p, SLOT_SCALE);
 }
 
-static bool dtype_word(parser *p, clattn_dtype dtype) {
-    p->problem->dtype = dtype;
-    return take(p, SLOT_DTYPE);
+static bool softcap_word(parser *p, const char *value) {
+    if (!finite_number(value, &p->problem->softcap) || !(p->problem->softcap > 0))
+        return fail(p, "%s: the soft cap is a finite number above 0", p->word);
+    return take(p, SLOT_SOFTCAP);
 }
 
-/* The words that are no sizes; value is what stands behind '=', or NULL. */
-static bool named_word(parser *p, const char *name, const char *value) {
-    static const clattn_dtype dtypes[] = {CLATTN_F32, CLATTN_F64, CLATTN_F16, CLATTN_BF16};
+static bool pages_word(parser *p, const char *value) {
+    const char *end = "";
+    if (!size_at(p, value, &end, &p->problem->page_size))
+        return false;
+    return *end ? fail(p, "%s: \"%s\" behind the number", p->word, end) : take(p, SLOT_PAGES);
+}
+
+bool cla_dtype_named(const char *text, size_t length, size_t count, clattn_dtype *dtype) {
+    static const clattn_dtype dtypes[] = {CLATTN_F32, CLATTN_F64, CLATTN_F16, CLATTN_BF16, CLATTN_Q8_0, CLATTN_Q4_0};
+    for (size_t i = 0; i < count; i++)
+        if (strlen(clattn_dtype_name(dtypes[i])) == length &&
+            strncmp(text, clattn_dtype_name(dtypes[i]), length) == 0) {
+            *dtype = dtypes[i];
+            return true;
+        }
+    return false;
+}
+
+static bool kv_word(parser *p, const char *value) {
+    const size_t first = strcspn(value, ",");
+    const char *second = value[first] ? value + first + 1 : value;
+    if (!cla_dtype_named(value, first, 6, &p->problem->k_dtype) ||
+        !cla_dtype_named(second, strcspn(second, value[first] ? "" : ","), 6, &p->problem->v_dtype))
+        return fail(p, "%s: types of k and v are f32 f64 f16 bf16 q8_0 q4_0: kv=q8_0, or kv=q8_0,q4_0", p->word);
+    return take(p, SLOT_KV);
+}
+
+static bool output_word(parser *p, const char *value) {
+    if (!cla_dtype_named(value, strlen(value), 4, &p->problem->o_dtype))
+        return fail(p, "%s: types of o are f32 f64 f16 bf16", p->word);
+    return take(p, SLOT_OUTPUT);
+}
+
+/* Words without a value. */
+static bool flag_word(parser *p, const char *name, const char *value, bool *known) {
     cla_problem_text *t = p->problem;
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes && !value; i++)
-        if (strcmp(name, clattn_dtype_name(dtypes[i])) == 0)
-            return dtype_word(p, dtypes[i]);
-    if (strcmp(name, "causal") == 0)
-        return causal_word(p, value);
     const struct {
         const char *name;
         slot s;
         bool *flag;
-    } flags[] = {{"keep", SLOT_KEEP, &t->keep}, {"bias", SLOT_BIAS, &t->bias}, {"lengths", SLOT_LENGTHS, &t->lengths}};
+    } flags[] = {{"keep", SLOT_KEEP, &t->keep},          {"bias", SLOT_BIAS, &t->bias},
+                 {"lengths", SLOT_LENGTHS, &t->lengths}, {"alibi", SLOT_ALIBI, &t->alibi},
+                 {"sinks", SLOT_SINKS, &t->sinks},       {"qlengths", SLOT_QUERY_LENGTHS, &t->query_lengths},
+                 {"prefix", SLOT_PREFIX, &t->prefix},    {"segments", SLOT_SEGMENTS, &t->segments},
+                 {"varlen", SLOT_VARLEN, &t->varlen},    {"invariant", SLOT_INVARIANT, &t->invariant}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (strcmp(name, flags[i].name) == 0) {
-            *flags[i].flag = true;
+            *known = *flags[i].flag = true;
             return value ? fail(p, "%s: %s takes no value", p->word, name) : take(p, flags[i].s);
         }
+    return *known = false;
+}
+
+/* The words that are no sizes; value is what stands behind '=', or NULL. */
+static bool named_word(parser *p, const char *name, const char *value) {
     static const struct {
         const char *name;
         bool (*parse)(parser *p, const char *value);
-    } settings[] = {{"window", window_word}, {"align", align_word}, {"scale", scale_word}};
+    } settings[] = {{"window", window_word},   {"align", align_word}, {"scale", scale_word}, {"kv", kv_word},
+                    {"softcap", softcap_word}, {"pages", pages_word}, {"o", output_word}};
+    bool known;
+    if (!value && cla_dtype_named(name, strlen(name), 4, &p->problem->dtype))
+        return take(p, SLOT_DTYPE);
+    if (strcmp(name, "causal") == 0)
+        return causal_word(p, value);
+    const bool ok = flag_word(p, name, value, &known);
+    if (known)
+        return ok;
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
         if (strcmp(name, settings[i].name) == 0)
             return value ? settings[i].parse(p, value) : fail(p, "%s: a value is missing, %s=...", p->word, name);
     return fail(p,
-                "%s: no such word; sizes are b h q k n d v with a number, then f32 f64 causal window=L,R align=A "
-                "keep bias lengths scale=X",
+                "%s: no such word; sizes are b h q k n d v with a number, then f32 f64 f16 bf16 kv=T o=T causal "
+                "window=L,R align=A prefix softcap=X alibi keep bias sinks lengths qlengths segments varlen pages=P "
+                "invariant scale=X",
                 p->word);
 }
 
@@ -221,6 +295,42 @@ static bool countable(int64_t a, int64_t b, int64_t c, int64_t d) {
     return bytes < 0x1p62;
 }
 
+/* Types that are not said, and blocks that must be whole. */
+static bool complete_types(parser *p) {
+    cla_problem_text *t = p->problem;
+    if (!p->taken[SLOT_KV][0])
+        t->k_dtype = t->v_dtype = t->dtype;
+    if (!p->taken[SLOT_OUTPUT][0])
+        t->o_dtype = t->dtype;
+    const int64_t k_block = (int64_t)clattn_dtype_length(t->k_dtype),
+                  v_block = (int64_t)clattn_dtype_length(t->v_dtype);
+    if (t->dim % k_block != 0 || t->value_dim % v_block != 0)
+        return fail(p, "%s: %s %" PRId64 " is not made of whole blocks of 32", p->taken[SLOT_KV],
+                    t->dim % k_block != 0 ? "head dim" : "value dim", t->dim % k_block != 0 ? t->dim : t->value_dim);
+    return true;
+}
+
+/* Words that need, or forbid, each other. */
+static bool complete_options(parser *p) {
+    const cla_problem_text *t = p->problem;
+    const slot place = t->causal ? SLOT_CAUSAL : t->has_window ? SLOT_WINDOW : SLOT_ALIBI;
+    const bool placed = p->taken[place][0] != '\0';
+    if (placed && t->align == CLATTN_ALIGN_UNSET && t->queries != t->keys)
+        return fail(p, "%s: with %" PRId64 " queries and %" PRId64 " keys say where the queries stand: %s",
+                    p->taken[place], t->queries, t->keys,
+                    t->causal ? "causal=top-left or causal=bottom-right" : "align=top-left or align=bottom-right");
+    if (placed && t->align == CLATTN_ALIGN_UNSET && t->page_size > 0)
+        return fail(p, "%s: with pages say where the queries stand: align=bottom-right, if the last at the last key",
+                    p->taken[place]);
+    if (!placed && t->align != CLATTN_ALIGN_UNSET)
+        return fail(p, "%s: an alignment without causal, a window or alibi", p->taken[SLOT_ALIGN]);
+    if (t->prefix && !t->causal)
+        return fail(p, "prefix: loosens causal, which is not there");
+    if (t->varlen && (t->keep || t->bias || t->query_lengths))
+        return fail(p, "varlen: sequences one after another go without keep, bias and qlengths");
+    return true;
+}
+
 static bool complete(parser *p) {
     cla_problem_text *t = p->problem;
     if (!p->taken[SLOT_QUERIES][0])
@@ -232,13 +342,8 @@ static bool complete(parser *p) {
         return fail(p, "the head dim is missing: d64");
     if (!p->taken[SLOT_VALUE_DIM][0])
         t->value_dim = t->dim;
-    const bool placed = t->causal || t->has_window;
-    if (placed && t->align == CLATTN_ALIGN_UNSET && t->queries != t->keys)
-        return fail(p, "%s: with %" PRId64 " queries and %" PRId64 " keys say where the queries stand: %s",
-                    t->causal ? p->taken[SLOT_CAUSAL] : p->taken[SLOT_WINDOW], t->queries, t->keys,
-                    t->causal ? "causal=top-left or causal=bottom-right" : "align=top-left or align=bottom-right");
-    if (!placed && t->align != CLATTN_ALIGN_UNSET)
-        return fail(p, "%s: an alignment without causal or a window", p->taken[SLOT_ALIGN]);
+    if (!complete_types(p) || !complete_options(p))
+        return false;
     if (!countable(t->batch, t->heads, t->queries, t->dim) || !countable(t->batch, t->heads, t->queries, t->keys) ||
         !countable(t->batch, t->heads, t->keys, t->dim) || !countable(t->batch, t->heads, t->queries, t->value_dim) ||
         !countable(t->batch, t->heads, t->keys, t->value_dim))
@@ -264,81 +369,4 @@ bool cla_problem_text_parse(const char *text, cla_problem_text *problem, char *e
             return false;
         at += length;
     }
-}
-
-typedef struct printer {
-    char *buffer;
-    size_t size, used;
-} printer;
-
-#if defined(__GNUC__)
-__attribute__((format(printf, 2, 3)))
-#endif
-static void
-put(printer *out, const char *format, ...) {
-    va_list list;
-    va_start(list, format);
-    const int n = vsnprintf(out->buffer + out->used, out->size - out->used, format, list);
-    va_end(list);
-    if (n > 0)
-        out->used = out->used + (size_t)n < out->size ? out->used + (size_t)n : out->size - 1;
-}
-
-static void put_side(printer *out, int64_t side) {
-    if (side == CLATTN_UNLIMITED)
-        put(out, "inf");
-    else
-        put(out, "%" PRId64, side);
-}
-
-/* The shortest digits that give the same number back. */
-static void put_number(printer *out, double x) {
-    char digits[40];
-    for (int precision = 1; precision <= 17; precision++) {
-        snprintf(digits, sizeof digits, "%.*g", precision, x);
-        if (strtod(digits, NULL) == x)
-            break;
-    }
-    put(out, "%s", digits);
-}
-
-static void put_restrictions(printer *out, const cla_problem_text *t) {
-    const char *align = t->align == CLATTN_ALIGN_BOTTOM_RIGHT ? "bottom-right"
-                        : t->align == CLATTN_ALIGN_TOP_LEFT   ? "top-left"
-                                                              : NULL;
-    if (t->causal)
-        put(out, " causal%s%s", align ? "=" : "", align ? align : "");
-    if (t->has_window) {
-        put(out, " window=");
-        put_side(out, t->window_left);
-        put(out, ",");
-        put_side(out, t->window_right);
-        if (!t->causal && align)
-            put(out, " align=%s", align);
-    }
-}
-
-char *cla_problem_text_print(const cla_problem_text *problem, char *buffer, size_t size) {
-    const cla_problem_text *t = problem;
-    if (size == 0)
-        return buffer;
-    printer out = {buffer, size, 0};
-    put(&out, "b%" PRId64 " h%" PRId64, t->batch, t->heads);
-    if (t->key_heads != t->heads)
-        put(&out, "/%" PRId64, t->key_heads);
-    if (t->queries == t->keys)
-        put(&out, " n%" PRId64, t->queries);
-    else
-        put(&out, " q%" PRId64 " k%" PRId64, t->queries, t->keys);
-    put(&out, " d%" PRId64, t->dim);
-    if (t->value_dim != t->dim)
-        put(&out, " v%" PRId64, t->value_dim);
-    put(&out, " %s", clattn_dtype_name(t->dtype));
-    put_restrictions(&out, t);
-    put(&out, "%s%s%s", t->keep ? " keep" : "", t->bias ? " bias" : "", t->lengths ? " lengths" : "");
-    if (t->has_scale) {
-        put(&out, " scale=");
-        put_number(&out, t->scale);
-    }
-    return buffer;
 }

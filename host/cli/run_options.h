@@ -10,19 +10,28 @@ typedef struct cla_run_options {
     const char *q, *k, *v; /* tensor files */
     const char *output;    /* -o; this and the following: NULL when not given */
     const char *device, *algorithm;
-    const char *keep, *drop, *bias;
-    const char *lengths; /* a file or a list */
-    const char *lse, *weights, *heatmap, *labels, *dump;
-    bool causal;
+    const char *keep, *drop, *bias, *sinks;
+    const char *lengths, *query_lengths, *prefix_lengths; /* files or lists, like the next two */
+    const char *lengths_option;                           /* "key-lengths" or "lengths" */
+    const char *cu_queries, *cu_keys, *slopes;
+    const char *query_segments, *key_segments, *block_table; /* files */
+    const char *lse, *weights, *column_sums, *entropy, *heatmap, *labels, *dump;
+    clattn_weights_form weights_form;
+    bool weights_mean;
+    const char *weights_rows, *weights_heads; /* files or lists */
+    bool causal, has_window, has_scale;
     clattn_align align;
-    const char *offsets; /* a list, with CLATTN_ALIGN_OFFSET */
-    bool has_window;
+    const char *offsets_option, *offsets; /* "align" or "offsets"; a list or a file, with CLATTN_ALIGN_OFFSET */
     int64_t window_left, window_right;
-    bool has_scale;
-    double scale;
+    double scale, softcap;
+    bool alibi; /* the usual slopes */
+    bool has_kv_type, has_o_type, batch_invariant, short_masks;
+    clattn_dtype k_type, v_type, o_type;
+    int64_t max_workspace;
     cla_heads heads;
     int64_t batch; /* of the heat map */
-    bool explain, verify;
+    bool explain, verify, no_lint;
+    int64_t verify_rows; /* or CLATTN_ALL_ROWS */
 } cla_run_options;
 
 /* Prints one line and returns the exit status when something is wrong. */

@@ -2,6 +2,7 @@
 #include "tensors.h"
 
 #include "args.h"
+#include "call_facts.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,20 +98,25 @@ int cla_input_view(cla_input *input, cla_layout layout, int64_t heads) {
 int cla_inputs_check(const cla_input *q, const cla_input *k, const cla_input *v) {
     const cla_input *const all[] = {q, k, v};
     for (int i = 0; i < 3; i++)
-        if (all[i]->array.dtype != q->array.dtype)
-            return cla_fail(CLA_EXIT_USAGE, "q is %s, k is %s, v is %s: they must be of one type, f32 or f64",
-                            clattn_dtype_name(q->array.dtype), clattn_dtype_name(k->array.dtype),
-                            clattn_dtype_name(v->array.dtype));
-    if (q->array.dtype == CLATTN_F16 || q->array.dtype == CLATTN_BF16)
-        return cla_fail(CLA_EXIT_USAGE,
-                        "q, k and v are %s, which comes with a later version; convert them to f32, in "
-                        "Python: q.astype('float32')",
-                        clattn_dtype_name(q->array.dtype));
-    if (q->array.dtype != CLATTN_F32 && q->array.dtype != CLATTN_F64)
-        return cla_fail(CLA_EXIT_USAGE,
-                        "q, k and v are %s; attention takes f32 or f64: convert them, in Python: "
-                        "q.astype('float32')",
-                        clattn_dtype_name(q->array.dtype));
+        if (!cla_is_float(all[i]->array.dtype))
+            return cla_fail(CLA_EXIT_USAGE,
+                            "%s (%s) is %s; attention takes f32, f64, f16 and bf16: convert it, in Python: "
+                            "%s.astype('float32')",
+                            all[i]->name, all[i]->spec, clattn_dtype_name(all[i]->array.dtype), all[i]->name);
+    return CLA_EXIT_OK;
+}
+
+int cla_input_retype(cla_input *input, clattn_dtype dtype) {
+    clattn_array other;
+    if (input->array.dtype == dtype)
+        return CLA_EXIT_OK;
+    const clattn_status status = clattn_array_convert(&input->array, dtype, &other);
+    if (status != CLATTN_OK)
+        return cla_fail(cla_exit_of(status), "--kv-type %s: %s (%s): %s", clattn_dtype_name(dtype), input->name,
+                        input->spec, clattn_last_error());
+    clattn_array_free(&input->array);
+    input->array = other;
+    input->view = clattn_array_tensor(&input->array);
     return CLA_EXIT_OK;
 }
 
@@ -136,8 +142,7 @@ static int check_mask_rank(const cla_input *mask) {
 
 int cla_mask_check(cla_input *mask) {
     const clattn_dtype dtype = mask->array.dtype;
-    const bool is_float = dtype == CLATTN_F32 || dtype == CLATTN_F64 || dtype == CLATTN_F16 || dtype == CLATTN_BF16;
-    if (is_float)
+    if (cla_is_float(dtype))
         return cla_fail(CLA_EXIT_USAGE,
                         "%s (%s) is %s; --%s takes bool or u8. Numbers that are added to the scores go "
                         "to --bias",
@@ -150,72 +155,17 @@ int cla_mask_check(cla_input *mask) {
     return check_mask_rank(mask);
 }
 
-int cla_bias_check(cla_input *bias, clattn_dtype dtype) {
-    if (bias->array.dtype == CLATTN_BOOL || bias->array.dtype == CLATTN_U8)
+int cla_bias_check(cla_input *bias) {
+    const clattn_dtype dtype = bias->array.dtype;
+    if (dtype == CLATTN_BOOL || dtype == CLATTN_U8)
         return cla_fail(CLA_EXIT_USAGE,
-                        "bias (%s) is %s; --bias takes %s that is added to the scores. A mask goes to "
+                        "bias (%s) is %s; --bias takes numbers that are added to the scores. A mask goes to "
                         "--keep (nonzero = may be seen) or --drop (nonzero = may not)",
-                        bias->spec, clattn_dtype_name(bias->array.dtype), clattn_dtype_name(dtype));
-    if (bias->array.dtype != dtype)
+                        bias->spec, clattn_dtype_name(dtype));
+    if (!cla_is_float(dtype))
         return cla_fail(CLA_EXIT_USAGE,
-                        "bias (%s) is %s, q is %s: they must be of one type; convert it, in Python: "
-                        "bias.astype('%s')",
-                        bias->spec, clattn_dtype_name(bias->array.dtype), clattn_dtype_name(dtype),
-                        dtype == CLATTN_F64 ? "float64" : "float32");
+                        "bias (%s) is %s; --bias takes f32, f64, f16 and bf16: convert it, in Python: "
+                        "bias.astype('float32')",
+                        bias->spec, clattn_dtype_name(dtype));
     return check_mask_rank(bias);
-}
-
-/* ---- a number for each batch ---- */
-
-static int fail_count(const char *option, const char *text, long long count, int64_t batch) {
-    return cla_fail(CLA_EXIT_USAGE, "--%s %s: %lld number%s for %lld batch%s; give one for each", option, text, count,
-                    count == 1 ? "" : "s", (long long)batch, batch == 1 ? "" : "es");
-}
-
-static int numbers_from_file(const char *option, const char *text, int64_t batch, int64_t *numbers) {
-    cla_input in;
-    clattn_array wide = {0};
-    int exit_status = cla_input_load(&in, option, text);
-    if (exit_status != CLA_EXIT_OK)
-        return exit_status;
-    if (in.array.dtype != CLATTN_I32 && in.array.dtype != CLATTN_I64)
-        exit_status = cla_fail(CLA_EXIT_USAGE, "--%s %s is %s; it takes i32 or i64, one number a batch", option, text,
-                               clattn_dtype_name(in.array.dtype));
-    else if (in.array.rank != 1 || in.array.shape[0] != batch)
-        exit_status = in.array.rank == 1 ? fail_count(option, text, (long long)in.array.shape[0], batch)
-                                         : cla_fail(CLA_EXIT_USAGE,
-                                                    "--%s %s has rank %d; it takes rank 1, one number a "
-                                                    "batch",
-                                                    option, text, in.array.rank);
-    else {
-        const clattn_status status = clattn_array_convert(&in.array, CLATTN_I64, &wide);
-        if (status != CLATTN_OK)
-            exit_status = cla_fail_status(status, option);
-        else if (batch > 0)
-            memcpy(numbers, wide.data, (size_t)batch * sizeof *numbers);
-    }
-    clattn_array_free(&wide);
-    clattn_array_free(&in.array);
-    return exit_status;
-}
-
-int cla_numbers_load(const char *option, const char *text, int64_t batch, int64_t **numbers) {
-    size_t count = 0, parts = 1;
-    for (const char *c = text; *c; c++)
-        parts += *c == ',';
-    const size_t capacity = (size_t)batch > parts ? (size_t)batch : parts;
-    int64_t *list = calloc(capacity ? capacity : 1, sizeof *list);
-    if (!list)
-        return cla_fail(CLA_EXIT_FAILED, "--%s: out of memory for %lld numbers", option, (long long)batch);
-    int exit_status = CLA_EXIT_OK;
-    if (!cla_parse_i64_list(text, list, capacity, &count))
-        exit_status = numbers_from_file(option, text, batch, list);
-    else if (count != (size_t)batch)
-        exit_status = fail_count(option, text, (long long)count, batch);
-    if (exit_status != CLA_EXIT_OK) {
-        free(list);
-        list = NULL;
-    }
-    *numbers = list;
-    return exit_status;
 }

@@ -4,6 +4,7 @@
 #ifndef CLA_TENSORS_H
 #define CLA_TENSORS_H
 
+#include <clattn/attention.h>
 #include <clattn/io.h>
 
 typedef enum cla_layout {
@@ -34,23 +35,33 @@ typedef struct cla_input {
 int cla_input_load(cla_input *input, const char *name, const char *spec);
 /* Sets input->view of q, k or v. heads is the number to split E into or to compare with; 0: not given. */
 int cla_input_view(cla_input *input, cla_layout layout, int64_t heads);
-/* dtypes of q, k and v: alike and f32 or f64. */
+/* q, k and v: each of a float type. */
 int cla_inputs_check(const cla_input *q, const cla_input *k, const cla_input *v);
+/* Converts k or v to another type (--kv-type), before cla_input_view. */
+int cla_input_retype(cla_input *input, clattn_dtype dtype);
 /* Ranks: alike. */
 int cla_ranks_check(const cla_input *q, const cla_input *k, const cla_input *v);
-/* keep and drop: bool or u8. bias: the dtype of q. Rank 2 to 4; the view is that of the file. */
+/* keep and drop: bool or u8. bias: a float type. Rank 2 to 4; the view is that of the file. */
 int cla_mask_check(cla_input *mask);
-int cla_bias_check(cla_input *bias, clattn_dtype dtype);
+int cla_bias_check(cla_input *bias);
+
 /* Numbers of a file of integers, or of a list "5,8", one for each batch. *numbers is malloc'ed. */
 int cla_numbers_load(const char *option, const char *text, int64_t batch, int64_t **numbers);
+/* As many as there are; *count is set. */
+int cla_numbers_load_all(const char *option, const char *text, int64_t **numbers, int64_t *count);
+/* Numbers of a file of a float type, or of a list, one for each head. *numbers is malloc'ed. */
+int cla_reals_load(const char *option, const char *text, int64_t heads, float **numbers);
+/* A file of i32 or i64 with rows x columns numbers (columns < 0: any number, which *columns_out gets). */
+int cla_table_load(const char *option, const char *text, int64_t rows, int64_t columns, int32_t **numbers,
+                   int64_t *columns_out);
 
 /* An array for o in the layout and rank of q, and its [B, H, N, Dv] view. */
-int cla_output_create(const cla_input *q, cla_layout layout, int64_t value_dim, clattn_array *array,
+int cla_output_create(const cla_input *q, cla_layout layout, clattn_dtype dtype, int64_t value_dim, clattn_array *array,
                       clattn_tensor *view);
-/* An array for lse [B, H, N] (keys < 0) or weights [B, H, N, keys], without the leading axes that q's file lacks, and
- * a view with all of them. */
-int cla_extra_create(const char *name, const cla_input *q, cla_layout layout, int64_t keys, clattn_array *array,
-                     clattn_tensor *view);
+/* An array of rank 3 or 4, [B, H, ...], for another result: without the leading axes that q's file lacks, and a view
+ * with all of them. */
+int cla_extra_create(const char *name, const cla_input *q, cla_layout layout, clattn_dtype dtype, int rank,
+                     const int64_t *shape, clattn_array *array, clattn_tensor *view);
 
 /* "[2, 8, 5]" */
 const char *cla_dims_text(int rank, const int64_t *shape, char *text, size_t size);

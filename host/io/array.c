@@ -20,7 +20,8 @@ void clattn_array_free(clattn_array *array) {
 static clattn_status count_bytes(const char *what, clattn_dtype dtype, int rank, const int64_t *shape, size_t *bytes) {
     char text[200];
     int64_t n;
-    if (clattn_dtype_size(dtype) == 0)
+    const int64_t length = (int64_t)clattn_dtype_length(dtype);
+    if (length == 0)
         return cla_error(CLATTN_E_DTYPE, "%s: %d is no dtype", what, (int)dtype);
     if (rank < 0 || rank > CLATTN_MAX_RANK)
         return cla_error(CLATTN_E_SHAPE, "%s: rank %d is not from 0 to %d", what, rank, CLATTN_MAX_RANK);
@@ -31,7 +32,10 @@ static clattn_status count_bytes(const char *what, clattn_dtype dtype, int rank,
             return cla_error(CLATTN_E_SHAPE, "%s: axis %d has the negative size %lld", what, i, (long long)shape[i]);
     const clattn_tensor t = clattn_tensor_host(NULL, dtype, rank, shape);
     n = clattn_tensor_elements(&t);
-    if (n < 0 || !cla_mul(n, (int64_t)clattn_dtype_size(dtype), &n))
+    if (rank > 0 ? shape[rank - 1] % length != 0 : length > 1)
+        return cla_error(CLATTN_E_SHAPE, "%s: %s of %s is not made of whole blocks of %lld", what,
+                         cla_shape_text(&t, text, sizeof text), clattn_dtype_name(dtype), (long long)length);
+    if (n < 0 || !cla_mul(n / length, (int64_t)clattn_dtype_size(dtype), &n))
         return cla_error(CLATTN_E_SHAPE, "%s: %s of %s has more bytes than 63 bits count", what,
                          cla_shape_text(&t, text, sizeof text), clattn_dtype_name(dtype));
     *bytes = (size_t)n;
@@ -70,7 +74,8 @@ clattn_status clattn_array_convert(const clattn_array *array, clattn_dtype dtype
     *out = (clattn_array){0};
     CLA_TRY(cla_array_check(array, "convert"));
     CLA_TRY(clattn_array_create(dtype, array->rank, array->shape, out));
-    CLA_TRY(clattn_convert(out->data, dtype, array->data, array->dtype, out->bytes / clattn_dtype_size(dtype)));
+    CLA_TRY(clattn_convert(out->data, dtype, array->data, array->dtype,
+                           out->bytes / clattn_dtype_size(dtype) * clattn_dtype_length(dtype)));
 done:
     if (status != CLATTN_OK && out && out != array)
         clattn_array_free(out);

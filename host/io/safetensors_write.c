@@ -62,6 +62,8 @@ static clattn_status sort_items(const char *path, const clattn_named_array *arra
                   "%s: no tensor can be named " CLA_SAFETENSORS_METADATA, path);
         CLA_TRY(cla_array_check(&arrays[i].array, text));
         items[i] = (item){.named = &arrays[i], .type = cla_safetensors_type_of(arrays[i].array.dtype)};
+        CLA_CHECK(items[i].type, CLATTN_E_DTYPE, "%s: safetensors has no %s; convert %s to f16", path,
+                  clattn_dtype_name(arrays[i].array.dtype), text);
     }
     if (count > 1)
         qsort(items, count, sizeof *items, by_type_and_name);

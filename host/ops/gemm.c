@@ -25,7 +25,7 @@ static const struct {
     NAMED(CLBlastInsufficientMemoryB),  NAMED(CLBlastInsufficientMemoryC),   NAMED(CLBlastInsufficientMemoryTemp),
     NAMED(CLBlastInvalidBatchCount),    NAMED(CLBlastInvalidOverrideKernel), NAMED(CLBlastMissingOverrideParameter),
     NAMED(CLBlastInvalidLocalMemUsage), NAMED(CLBlastNoDoublePrecision),     NAMED(CLBlastDatabaseError),
-    NAMED(CLBlastUnknownError),         NAMED(CLBlastUnexpectedError),
+    NAMED(CLBlastUnknownError),         NAMED(CLBlastUnexpectedError),       NAMED(CLBlastNoHalfPrecision),
 };
 
 /* Codes above -1000 are OpenCL's. */
@@ -170,14 +170,15 @@ static clattn_status check(const cla_gemm *g) {
     int64_t sizes[CLA_GEMM_AXES], a[CLA_GEMM_AXES], b[CLA_GEMM_AXES], c[CLA_GEMM_AXES];
     CLA_CHECK(g->dtype == CLATTN_F32 || g->dtype == CLATTN_F64, CLATTN_E_DTYPE, "gemm: is %s; it takes f32 and f64",
               clattn_dtype_name(g->dtype));
-    CLA_CHECK(g->k > 0, CLATTN_E_SHAPE, "gemm: k is 0, m %lld, n %lld", (long long)g->m, (long long)g->n);
     for (int i = 0; i < CLA_GEMM_AXES; i++) {
         const cla_gemm_axis *x = &g->axes[i];
         sizes[i] = x->size, a[i] = x->a, b[i] = x->b, c[i] = x->c;
         CLA_CHECK(x->size <= 1 || x->c != 0, CLATTN_E_SHAPE, "gemm: %lld matrices share one c", (long long)x->size);
     }
-    CLA_TRY(check_matrix("a", &g->a, g->m, g->k, sizes, a));
-    CLA_TRY(check_matrix("b", &g->b, g->k, g->n, sizes, b));
+    if (g->k > 0) { /* else neither is read */
+        CLA_TRY(check_matrix("a", &g->a, g->m, g->k, sizes, a));
+        CLA_TRY(check_matrix("b", &g->b, g->k, g->n, sizes, b));
+    }
     CLA_TRY(check_matrix("c", &g->c, g->m, g->n, sizes, c));
 done:
     return status;
@@ -235,6 +236,23 @@ done:
     return status;
 }
 
+/* Sums of nothing, which CLBlast refuses. */
+static clattn_status enqueue_zeros(clattn_context *context, const cla_gemm *g, const cla_gemm_axis *batch) {
+    static const double zero = 0;
+    clattn_status status = CLATTN_OK;
+    const int64_t size = (int64_t)clattn_dtype_size(g->dtype), rows = g->c.ld == g->n ? 1 : g->m;
+    const size_t bytes = (size_t)((rows == 1 ? g->m * g->n : g->n) * size);
+    for (int64_t i = 0; i < batch->size * rows; i++) {
+        const int64_t at = g->c.offset + i / rows * batch->c + i % rows * g->c.ld;
+        CLA_TRY_CL(clEnqueueFillBuffer(context->queue, g->c.buffer->memory, &zero, (size_t)size, (size_t)(at * size),
+                                       bytes, 0, NULL, NULL),
+                   "gemm of no terms");
+    }
+    CLA_TRY(cla_queue_barrier(context));
+done:
+    return status;
+}
+
 /* A grid's second and third dimension may be as small as 65535 groups; CLBlast's tiles have 8 columns or more. */
 enum { MOST_MATRICES = 65535, MOST_COLUMNS = 65535 * 8 };
 
@@ -278,7 +296,7 @@ clattn_status cla_gemm_batched(clattn_context *context, const cla_gemm *gemm) {
         one.a.offset += outer * x.a + inner * y.a;
         one.b.offset += outer * x.b + inner * y.b;
         one.c.offset += outer * x.c + inner * y.c;
-        CLA_TRY(enqueue_pieces(context, &one, &batch));
+        CLA_TRY(g.k > 0 ? enqueue_pieces(context, &one, &batch) : enqueue_zeros(context, &one, &batch));
     }
 done:
     return status;

@@ -29,8 +29,8 @@ typedef struct cla_gemm {
 
 /* Axes that nest in one another become one, and those that share B become rows of A, so that few calls remain.
  * CLBlast's direct kernel is forced, on this device for the whole process: it takes no memory of its own.
- * Special  m or n = 0: nothing to do. C is not read.       Async  enqueued; returns at once, but for a first build.
- * Errors   CLATTN_E_SHAPE (k = 0, an ld below a row's length, a step of 0 for c), CLATTN_E_DTYPE, CLATTN_E_LIMIT
+ * Special  m or n = 0: nothing to do. k = 0: zeros. C is not read.       Async  enqueued; returns at once, but for a
+ * first build. Errors   CLATTN_E_SHAPE (an ld below a row's length, a step of 0 for c), CLATTN_E_DTYPE, CLATTN_E_LIMIT
  *          (CLBlast counts elements in int), CLATTN_E_CLBLAST, CLATTN_E_MEMORY, CLATTN_E_OPENCL. */
 clattn_status cla_gemm_batched(clattn_context *context, const cla_gemm *gemm);
 /* The checks of cla_gemm_batched alone. */

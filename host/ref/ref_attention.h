@@ -5,18 +5,34 @@
 
 #include <clattn/tensor.h>
 
-/* Tensors of rank 4 with host storage at `host` + offset, or rank 0; lse is [1, B, H, N]. Checked by the caller. */
+/* What the interval masks are made of, for one batch or sequence. */
+typedef struct cla_ref_batch {
+    int64_t q_row, k_row, queries, keys, offset, prefix;
+} cla_ref_batch;
+
+/* What weights hold, as in clattn/attention.h. */
+enum { CLA_REF_SOFTMAX, CLA_REF_SCALED, CLA_REF_CAPPED, CLA_REF_MASKED };
+
+/* Tensors of rank 4 with host storage at `host` + offset, or rank 0; lse and entropy are [1, B, H, N], column_sums
+ * [1, B, H, M], sinks [1, 1, 1, H]. Checked by the caller. */
 typedef struct cla_ref_attention {
-    clattn_dtype dtype; /* f32 or f64, of all but keep and drop */
     int64_t B, H, Hk, N, M, D, Dv;
-    clattn_tensor q, k, v, o, lse, weights, keep, drop, bias;
-    double scale;
-    bool causal, windowed;
+    clattn_tensor q, k, v, o, lse, weights, column_sums, entropy, keep, drop, bias, sinks;
+    double scale, softcap;
+    bool causal, windowed, ragged; /* ragged: a batch has no rows after its queries */
     int64_t left, right;
-    const int64_t *key_lengths, *offsets; /* [B], or NULL: M and 0 */
+    const cla_ref_batch *batches;           /* [B] or NULL: everything from 0, of full length */
+    const float *slopes;                    /* [H] or NULL */
+    const int32_t *q_segments, *k_segments; /* [B, N], [B, M] or NULL */
+    int64_t page_size, table_pages;         /* page_size > 0: k and v are [pages, Hk, page_size, D or Dv] */
+    int form;                               /* of weights */
+    bool mean;                              /* weights are averaged over the heads */
+    const int64_t *rows, *heads;            /* queries and heads that weights are of; NULL: all */
+    int64_t row_count, head_count;
+    const int32_t *table; /* [B, table_pages]: the page of keys j, by j / page_size */
 } cla_ref_attention;
 
-/* Sums in double, and in long double for f64 storage. Errors: CLATTN_E_MEMORY. */
+/* Sums in double, or in long double. Errors: CLATTN_E_MEMORY. */
 clattn_status cla_ref_attention_double(const cla_ref_attention *a);
 clattn_status cla_ref_attention_long_double(const cla_ref_attention *a);
 

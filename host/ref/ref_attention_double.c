@@ -3,5 +3,6 @@
 #define SUM double
 #define EXP exp
 #define LOG log
+#define TANH tanh
 #define CLA_REF_ATTENTION cla_ref_attention_double
 #include "ref/ref_attention_rows.h"

@@ -3,5 +3,6 @@
 #define SUM long double
 #define EXP expl
 #define LOG logl
+#define TANH tanhl
 #define CLA_REF_ATTENTION cla_ref_attention_long_double
 #include "ref/ref_attention_rows.h"

@@ -39,19 +39,19 @@ static clattn_status make_memory(clattn_buffer *b, cl_mem_flags flags, void *hos
     return cla_cl_error(code, what);
 }
 
-clattn_status clattn_buffer_create(clattn_context *context, size_t bytes, clattn_buffer **buffer) {
+/* With a copy of data, or undefined contents where it is NULL. */
+static clattn_status create(clattn_context *context, const void *data, size_t bytes, clattn_buffer **buffer) {
     clattn_status status = CLATTN_OK;
     clattn_buffer *b = NULL;
-    CLA_CHECK(buffer, CLATTN_E_ARGUMENT, "buffer_create: buffer is NULL");
-    *buffer = NULL;
-    CLA_CHECK(context, CLATTN_E_ARGUMENT, "buffer_create: context is NULL");
     CLA_TRY(check_limits(context, bytes));
     CLA_TRY(new_buffer(context, bytes, &b));
     if (context->cl) {
-        CLA_TRY(make_memory(b, CL_MEM_READ_WRITE, NULL));
+        CLA_TRY(make_memory(b, CL_MEM_READ_WRITE | (data ? CL_MEM_COPY_HOST_PTR : 0), (void *)(uintptr_t)data));
     } else {
         CLA_TRY(cla_alloc_aligned(bytes, "buffer", &b->host));
         b->owns_host = true;
+        if (data && bytes > 0)
+            memcpy(b->host, data, bytes);
     }
     cla_count_bytes(context, (int64_t)bytes);
     *buffer = b;
@@ -61,6 +61,21 @@ done:
         b->bytes = 0; /* not counted yet */
     clattn_buffer_destroy(b);
     return status;
+}
+
+clattn_status clattn_buffer_create(clattn_context *context, size_t bytes, clattn_buffer **buffer) {
+    clattn_status status = CLATTN_OK;
+    CLA_CHECK(buffer, CLATTN_E_ARGUMENT, "buffer_create: buffer is NULL");
+    *buffer = NULL;
+    CLA_CHECK(context, CLATTN_E_ARGUMENT, "buffer_create: context is NULL");
+    CLA_TRY(create(context, NULL, bytes, buffer));
+done:
+    return status;
+}
+
+clattn_status cla_buffer_create_from(clattn_context *context, const void *data, size_t bytes, clattn_buffer **buffer) {
+    *buffer = NULL;
+    return create(context, data, bytes, buffer);
 }
 
 clattn_status cla_buffer_wrap(clattn_context *context, void *host, size_t bytes, bool read, clattn_buffer **buffer) {

@@ -18,27 +18,37 @@ done:
     return status;
 }
 
+/* Finds the device and makes its context and queue; nothing on `cpu`. */
+static clattn_status open_device(clattn_context *c, const char *device, bool profile) {
+    clattn_status status = CLATTN_OK;
+    bool is_cpu;
+    cl_int code = CL_SUCCESS;
+    cla_opening_lock();
+    CLA_TRY(cla_device_find(device, &c->device, &c->info, &is_cpu));
+    if (is_cpu)
+        goto done;
+    c->cl = clCreateContext(NULL, 1, &c->device, NULL, NULL, &code);
+    CLA_TRY_CL(code, "clCreateContext");
+    c->queue = clCreateCommandQueue(c->cl, c->device, profile ? CL_QUEUE_PROFILING_ENABLE : 0, &code);
+    CLA_TRY_CL(code, "clCreateCommandQueue");
+done:
+    cla_opening_unlock();
+    return status;
+}
+
 clattn_status clattn_context_create(const char *device, const clattn_context_options *options,
                                     clattn_context **context) {
     clattn_status status = CLATTN_OK;
     clattn_context *c = NULL;
-    bool is_cpu;
-    cl_int code = CL_SUCCESS;
+    const bool profile = options && options->profile;
     CLA_CHECK(context, CLATTN_E_ARGUMENT, "context_create: context is NULL");
     *context = NULL;
     CLA_TRY(new_context(&c));
     if (!device || *device == '\0')
         device = environment_device();
-    CLA_TRY(cla_device_find(device, &c->device, &c->info, &is_cpu));
-    if (!is_cpu) {
-        const bool profile = options && options->profile;
-        c->cl = clCreateContext(NULL, 1, &c->device, NULL, NULL, &code);
-        CLA_TRY_CL(code, "clCreateContext");
-        c->queue = clCreateCommandQueue(c->cl, c->device, profile ? CL_QUEUE_PROFILING_ENABLE : 0, &code);
-        CLA_TRY_CL(code, "clCreateCommandQueue");
-        if (profile)
-            CLA_TRY(cla_profile_create(c));
-    }
+    CLA_TRY(open_device(c, device, profile));
+    if (c->queue && profile)
+        CLA_TRY(cla_profile_create(c));
     *context = c;
     c = NULL;
 done:
@@ -67,6 +77,10 @@ clattn_status clattn_context_from_opencl(cl_context context, cl_command_queue qu
     CLA_TRY_CL(clGetDeviceInfo(c->device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL), "device's platform");
     CLA_CHECK(cla_device_describe(platform, c->device, &c->info) && c->info.usable, CLATTN_E_UNSUPPORTED,
               "context_from_opencl: the queue's device (%s) is not available, or has no compiler", c->info.name);
+    cla_opening_lock();
+    status = cla_device_spec(c->device, &c->info);
+    cla_opening_unlock();
+    CLA_TRY(status);
     c->out_of_order = (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) != 0;
     CLA_CHECK(!(options && options->profile) || (properties & CL_QUEUE_PROFILING_ENABLE), CLATTN_E_UNSUPPORTED,
               "context_from_opencl: profiling needs a queue made with CL_QUEUE_PROFILING_ENABLE, and this one is not");
@@ -90,10 +104,12 @@ void clattn_context_destroy(clattn_context *context) {
         clFinish(context->queue);
     cla_profile_destroy(context);
     cla_programs_destroy(context);
+    cla_opening_lock();
     if (context->queue)
         clReleaseCommandQueue(context->queue);
     if (context->cl)
         clReleaseContext(context->cl);
+    cla_opening_unlock();
     pthread_mutex_destroy(&context->lock);
     cla_free(context);
 }

@@ -112,6 +112,11 @@ void cla_device_describe_cpu(clattn_device_info *info) {
     info->max_alloc_bytes = info->global_bytes;
 }
 
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+
+void cla_opening_lock(void) { pthread_mutex_lock(&opening); }
+void cla_opening_unlock(void) { pthread_mutex_unlock(&opening); }
+
 typedef struct {
     cl_device_id device; /* NULL: a platform without devices */
     clattn_device_info info;
@@ -157,12 +162,26 @@ done:
     return status;
 }
 
+clattn_status cla_device_spec(cl_device_id device, clattn_device_info *info) {
+    found_device *list = NULL;
+    size_t count = 0;
+    const clattn_status status = list_devices(&list, &count);
+    for (size_t i = 0; i < count; i++)
+        if (list[i].device == device)
+            memcpy(info->spec, list[i].info.spec, sizeof info->spec);
+    cla_free(list);
+    return status;
+}
+
 clattn_status clattn_devices(clattn_device_info *devices, size_t capacity, size_t *count) {
     clattn_status status = CLATTN_OK;
     found_device *list = NULL;
     size_t n = 0;
     CLA_CHECK(count && (devices || capacity == 0), CLATTN_E_ARGUMENT, "devices: count, or devices, is NULL");
-    CLA_TRY(list_devices(&list, &n));
+    cla_opening_lock();
+    status = list_devices(&list, &n);
+    cla_opening_unlock();
+    CLA_TRY(status);
     for (size_t i = 0; i < n && i < capacity; i++)
         devices[i] = list[i].info;
     if (n < capacity)

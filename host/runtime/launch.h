@@ -21,6 +21,9 @@ clattn_status cla_queue_barrier(clattn_context *context);
 /* The caller's events come first; then *event (may be NULL) marks the end of all that was enqueued. */
 clattn_status cla_queue_begin(clattn_context *context, cl_uint count, const cl_event *events);
 clattn_status cla_queue_end(clattn_context *context, cl_event *event);
+/* Where a kernel counts the blocks of keys that it computes and skips (cla_count_blocks in kernels/mask.clh), for the
+ * profile; NULL where the context does not profile. */
+clattn_status cla_profile_counts(clattn_context *context, const cla_kernel *kernel, clattn_buffer **counts);
 /* Copies between buffers of the context. */
 clattn_status cla_copy_bytes(clattn_buffer *to, size_t to_bytes, const clattn_buffer *from, size_t from_bytes,
                              size_t bytes);

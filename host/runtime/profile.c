@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Time per kernel, from events. Events are harvested when asked, and when many have gathered. */
 #include "base/mem.h"
+#include "runtime/buffer.h"
+#include "runtime/kernel.h"
+#include "runtime/launch.h"
 #include "runtime/state.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PENDING = 512, KERNELS = 64 };
+enum { PENDING = 512, KERNELS = 64, COUNTERS = 16, HALVES = 4 };
 
 struct cla_profile {
     struct {
@@ -14,20 +17,29 @@ struct cla_profile {
         char name[48];
     } pending[PENDING];
     size_t pending_count;
-    clattn_profile_entry entries[KERNELS];
-    size_t entry_count;
+    clattn_profile_entry *entries;
+    size_t entry_count, capacity;
+    struct { /* computed and skipped blocks of a kernel, on the device */
+        char name[48];
+        clattn_buffer *counts; /* cl_uint [HALVES] */
+    } counters[COUNTERS];
+    size_t counter_count;
 };
 
 clattn_status cla_profile_create(clattn_context *context) {
     return cla_alloc(1, sizeof *context->profile, "profile", &context->profile);
 }
 
-static void count_one(cla_profile *p, const char *name, double ms) {
+static clattn_status count_one(cla_profile *p, const char *name, double ms) {
+    clattn_status status = CLATTN_OK;
     size_t i = 0;
     while (i < p->entry_count && strcmp(p->entries[i].name, name) != 0)
         i++;
-    if (i == KERNELS)
-        return;
+    if (i == p->capacity) {
+        const size_t capacity = p->capacity ? 2 * p->capacity : 16;
+        CLA_TRY(cla_realloc(&p->entries, capacity, sizeof *p->entries, "profile"));
+        p->capacity = capacity;
+    }
     clattn_profile_entry *e = &p->entries[i];
     if (i == p->entry_count) {
         p->entry_count++;
@@ -38,6 +50,8 @@ static void count_one(cla_profile *p, const char *name, double ms) {
     e->total_ms += ms;
     e->min_ms = ms < e->min_ms ? ms : e->min_ms;
     e->max_ms = ms > e->max_ms ? ms : e->max_ms;
+done:
+    return status;
 }
 
 /* Waits for the pending events and counts them. The lock is held. */
@@ -51,10 +65,10 @@ static clattn_status harvest(cla_profile *p, bool count) {
             code = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof begin, &begin, NULL);
         if (code == CL_SUCCESS)
             code = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL);
-        if (code == CL_SUCCESS && count)
-            count_one(p, p->pending[i].name, (double)(end - begin) * 1e-6);
         if (code != CL_SUCCESS)
             status = cla_cl_error(code, "profile");
+        else if (count && count_one(p, p->pending[i].name, (double)(end - begin) * 1e-6) != CLATTN_OK)
+            status = CLATTN_E_MEMORY;
         clReleaseEvent(event);
     }
     p->pending_count = 0;
@@ -72,10 +86,55 @@ void cla_profile_add(clattn_context *context, const char *name, cl_event event) 
     pthread_mutex_unlock(&context->lock);
 }
 
+/* ---- counts of blocks ---- */
+
+static const cl_uint no_counts[HALVES];
+
+clattn_status cla_profile_counts(clattn_context *context, const cla_kernel *kernel, clattn_buffer **counts) {
+    clattn_status status = CLATTN_OK;
+    cla_profile *p = context->profile;
+    size_t i = 0;
+    *counts = NULL;
+    if (!p)
+        return CLATTN_OK;
+    pthread_mutex_lock(&context->lock);
+    while (i < p->counter_count && strcmp(p->counters[i].name, kernel->name) != 0)
+        i++;
+    if (i == p->counter_count && i < COUNTERS) {
+        CLA_TRY(cla_buffer_create_from(context, no_counts, sizeof no_counts, &p->counters[i].counts));
+        snprintf(p->counters[i].name, sizeof p->counters[i].name, "%s", kernel->name);
+        p->counter_count++;
+    }
+    if (i < p->counter_count)
+        *counts = p->counters[i].counts;
+done:
+    pthread_mutex_unlock(&context->lock);
+    return status;
+}
+
+/* Into the entry of the same kernel. The lock is held. */
+static clattn_status take_counts(cla_profile *p) {
+    clattn_status status = CLATTN_OK;
+    cl_uint n[HALVES];
+    for (size_t c = 0; c < p->counter_count; c++) {
+        CLA_TRY(clattn_buffer_download(p->counters[c].counts, 0, n, sizeof n));
+        for (size_t i = 0; i < p->entry_count; i++)
+            if (strcmp(p->entries[i].name, p->counters[c].name) == 0) {
+                p->entries[i].computed_blocks = (uint64_t)n[1] << 32 | n[0];
+                p->entries[i].skipped_blocks = (uint64_t)n[3] << 32 | n[2];
+            }
+    }
+done:
+    return status;
+}
+
 void cla_profile_destroy(clattn_context *context) {
     if (!context->profile)
         return;
+    for (size_t c = 0; c < context->profile->counter_count; c++)
+        clattn_buffer_destroy(context->profile->counters[c].counts);
     harvest(context->profile, false);
+    cla_free(context->profile->entries);
     cla_free(context->profile);
     context->profile = NULL;
 }
@@ -97,7 +156,9 @@ clattn_status clattn_context_profile(clattn_context *context, clattn_profile_ent
     pthread_mutex_lock(&context->lock);
     locked = true;
     CLA_TRY(harvest(context->profile, true));
-    qsort(context->profile->entries, context->profile->entry_count, sizeof *entries, by_total);
+    CLA_TRY(take_counts(context->profile));
+    if (context->profile->entry_count > 0)
+        qsort(context->profile->entries, context->profile->entry_count, sizeof *entries, by_total);
     *count = context->profile->entry_count;
     for (size_t i = 0; i < *count && i < capacity; i++)
         entries[i] = context->profile->entries[i];
@@ -113,5 +174,7 @@ void clattn_context_profile_reset(clattn_context *context) {
     pthread_mutex_lock(&context->lock);
     harvest(context->profile, false);
     context->profile->entry_count = 0;
+    for (size_t c = 0; c < context->profile->counter_count; c++)
+        clattn_buffer_upload(context->profile->counters[c].counts, 0, no_counts, sizeof no_counts);
     pthread_mutex_unlock(&context->lock);
 }

@@ -82,21 +82,23 @@ done:
 
 static clattn_status build(clattn_context *context, const cla_key *key, cl_program *out) {
     clattn_status status = CLATTN_OK;
-    const char *texts[2 * (PRELUDES + 1)];
-    size_t lengths[2 * (PRELUDES + 1)];
-    char lines[PRELUDES + 1][64];
+    const char *texts[2 * (PRELUDES + 2)];
+    size_t lengths[2 * (PRELUDES + 2)];
+    char lines[PRELUDES + 2][64];
     cl_program program = NULL;
     cl_int code;
-    for (int i = 0; i <= PRELUDES; i++) {
-        const cla_source *s = source_named(i < PRELUDES ? preludes[i] : key->file);
-        CLA_CHECK(s, CLATTN_E_BUILD, "%s: is not in kernels/CMakeLists.txt", key->file);
+    const int files = PRELUDES + (key->helper ? 2 : 1);
+    for (int i = 0; i < files; i++) {
+        const char *name = i < PRELUDES ? preludes[i] : i < files - 1 ? key->helper : key->file;
+        const cla_source *s = source_named(name);
+        CLA_CHECK(s, CLATTN_E_BUILD, "%s: is not in kernels/CMakeLists.txt", name);
         snprintf(lines[i], sizeof lines[i], "\n#line 1 \"%s\"\n", s->name);
         texts[2 * i] = lines[i];
         lengths[2 * i] = strlen(lines[i]);
         texts[2 * i + 1] = (const char *)s->text;
         lengths[2 * i + 1] = s->bytes;
     }
-    program = clCreateProgramWithSource(context->cl, 2 * (PRELUDES + 1), texts, lengths, &code);
+    program = clCreateProgramWithSource(context->cl, (cl_uint)(2 * files), texts, lengths, &code);
     CLA_TRY_CL(code, "clCreateProgramWithSource");
     code = clBuildProgram(program, 1, &context->device, key->options, NULL, NULL);
     if (code != CL_SUCCESS) {

@@ -17,6 +17,7 @@ extern const cla_source cla_sources[]; /* generated; ends with a NULL name */
 typedef struct cla_key {
     const char *file;   /* "attention_lanes.cl" */
     const char *kernel; /* "attention_lanes" */
+    const char *helper; /* "lanes.clh", compiled before the file; NULL: none. Fixed by the file */
     char options[1000];
     size_t length;
     bool failed; /* the options did not fit: cla_kernel_create refuses the key */

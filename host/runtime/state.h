@@ -36,7 +36,13 @@ struct clattn_buffer {
 /* Fills an info; false when a query fails. */
 bool cla_device_describe(cl_platform_id platform, cl_device_id device, clattn_device_info *info);
 void cla_device_describe_cpu(clattn_device_info *info);
-/* Finds the device that a spec names. *is_cpu: the `cpu` context, without OpenCL. */
+/* Held while platforms are asked and contexts are made or released: drivers start up and shut down in these calls, and
+ * PoCL's crashes when threads do it at once. One lock of the process. */
+void cla_opening_lock(void);
+void cla_opening_unlock(void);
+/* info->spec of a device that is listed; of another, such as a part of one, it stays empty. The lock is held. */
+clattn_status cla_device_spec(cl_device_id device, clattn_device_info *info);
+/* Finds the device that a spec names; the lock is held. *is_cpu: the `cpu` context, without OpenCL. */
 clattn_status cla_device_find(const char *spec, cl_device_id *device, clattn_device_info *info, bool *is_cpu);
 
 void cla_count_bytes(clattn_context *context, int64_t bytes);

@@ -1,22 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Element types: sizes, names, conversion on the host. Knows no device. */
+#include "tensor/dtype.h"
+
 #include "base/error.h"
 #include "base/mem.h"
+#include <assert.h>
 #include <clattn/tensor.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
-#define DTYPE_COUNT 8
+#define DTYPE_COUNT 10
 
 size_t clattn_dtype_size(clattn_dtype dtype) {
-#define SIZE(name, value, bytes, text) [value] = bytes,
+#define SIZE(name, value, length, bytes, text) [value] = bytes,
     static const size_t sizes[DTYPE_COUNT] = {CLATTN_DTYPE_LIST(SIZE)};
 #undef SIZE
     return (unsigned)dtype < DTYPE_COUNT ? sizes[dtype] : 0;
 }
 
+size_t clattn_dtype_length(clattn_dtype dtype) {
+#define LENGTH(name, value, length, bytes, text) [value] = length,
+    static const size_t lengths[DTYPE_COUNT] = {CLATTN_DTYPE_LIST(LENGTH)};
+#undef LENGTH
+    return (unsigned)dtype < DTYPE_COUNT ? lengths[dtype] : 0;
+}
+
+bool cla_dtype_bytes(clattn_dtype dtype, int64_t n, int64_t *bytes) {
+    const int64_t length = (int64_t)clattn_dtype_length(dtype);
+    return length > 0 && n >= 0 && n % length == 0 && cla_mul(n / length, (int64_t)clattn_dtype_size(dtype), bytes);
+}
+
+size_t clattn_dtype_bytes(clattn_dtype dtype, size_t n) {
+    int64_t bytes = 0;
+    return n <= INT64_MAX && cla_dtype_bytes(dtype, (int64_t)n, &bytes) && (uint64_t)bytes <= SIZE_MAX ? (size_t)bytes
+                                                                                                       : 0;
+}
+
 const char *clattn_dtype_name(clattn_dtype dtype) {
-#define NAME(name, value, bytes, text) [value] = text,
+#define NAME(name, value, length, bytes, text) [value] = text,
     static const char *const names[DTYPE_COUNT] = {CLATTN_DTYPE_LIST(NAME)};
 #undef NAME
     return (unsigned)dtype < DTYPE_COUNT ? names[dtype] : "?";
@@ -57,7 +79,63 @@ static uint16_t double_to_small(double x, int bits, int low, int high) {
     return (uint16_t)(sign | (((e - low) << bits) + (int)units));
 }
 
-static double load_as_double(const void *p, clattn_dtype dtype, size_t i) {
+/* ---- blocks ---- */
+
+enum { BLOCK = CLA_BLOCK };
+
+static double load_of_block(const uint8_t *block, clattn_dtype dtype, int i) {
+    uint16_t scale;
+    memcpy(&scale, block, sizeof scale);
+    const uint8_t *x = block + sizeof scale;
+    const int q = dtype == CLATTN_Q8_0 ? (int8_t)x[i] : (i < BLOCK / 2 ? x[i] & 15 : x[i - BLOCK / 2] >> 4) - 8;
+    return (double)half_to_float(scale) * q;
+}
+
+/* 0 where it would be infinite: the scale is 0 in f16 then. */
+static float inverse_of(float scale) { return fabsf(scale) >= FLT_MIN ? 1.0f / scale : 0; }
+
+/* ggml's quantize_row_q8_0_ref: the largest magnitude becomes 127. */
+static void quantise_8(const float x[BLOCK], float largest, float *scale, uint8_t *out) {
+    *scale = fabsf(largest) / 127.0f;
+    const float inverse = inverse_of(*scale);
+    for (int i = 0; i < BLOCK; i++)
+        out[i] = (uint8_t)(int8_t)roundf(x[i] * inverse);
+}
+
+/* ggml's quantize_row_q4_0_ref: the largest magnitude becomes -8, which has no opposite. */
+static void quantise_4(const float x[BLOCK], float largest, float *scale, uint8_t *out) {
+    *scale = largest / -8.0f;
+    const float inverse = inverse_of(*scale);
+    for (int i = 0; i < BLOCK / 2; i++) {
+        const int low = (int)(x[i] * inverse + 8.5f), high = (int)(x[i + BLOCK / 2] * inverse + 8.5f);
+        out[i] = (uint8_t)((low < 15 ? low : 15) | (high < 15 ? high : 15) << 4);
+    }
+}
+
+void cla_store_block(void *p, clattn_dtype dtype, int64_t i, const double x[CLA_BLOCK]) {
+    uint8_t *block = (uint8_t *)p + i / BLOCK * (int64_t)clattn_dtype_size(dtype);
+    float single[BLOCK], largest = 0, scale = 0;
+    bool finite = true;
+    for (int d = 0; d < BLOCK; d++) {
+        single[d] = (float)x[d];
+        finite = finite && isfinite(single[d]);
+        if (fabsf(single[d]) > fabsf(largest))
+            largest = single[d];
+    }
+    memset(block, 0, clattn_dtype_size(dtype));
+    if (!finite)
+        scale = NAN;
+    else if (dtype == CLATTN_Q8_0)
+        quantise_8(single, largest, &scale, block + 2);
+    else
+        quantise_4(single, largest, &scale, block + 2);
+    const uint16_t half = double_to_small(scale, 10, -14, 15);
+    memcpy(block, &half, sizeof half);
+}
+
+/* ---- elements ---- */
+
+double cla_load_element(const void *p, clattn_dtype dtype, int64_t i) {
     switch (dtype) {
     case CLATTN_F32:
         return ((const float *)p)[i];
@@ -75,13 +153,17 @@ static double load_as_double(const void *p, clattn_dtype dtype, size_t i) {
         return ((const uint8_t *)p)[i];
     case CLATTN_BOOL:
         return ((const uint8_t *)p)[i] != 0;
+    case CLATTN_Q8_0:
+    case CLATTN_Q4_0:
+        return load_of_block((const uint8_t *)p + i / BLOCK * (int64_t)clattn_dtype_size(dtype), dtype,
+                             (int)(i % BLOCK));
     }
     return 0;
 }
 
 static double clamp(double x, double low, double high) { return isnan(x) ? 0 : x < low ? low : x > high ? high : x; }
 
-static void store_double(void *p, clattn_dtype dtype, size_t i, double x) {
+void cla_store_element(void *p, clattn_dtype dtype, int64_t i, double x) {
     switch (dtype) {
     case CLATTN_F32:
         ((float *)p)[i] = (float)x;
@@ -107,18 +189,39 @@ static void store_double(void *p, clattn_dtype dtype, size_t i, double x) {
     case CLATTN_BOOL:
         ((uint8_t *)p)[i] = x != 0;
         break;
+    case CLATTN_Q8_0:
+    case CLATTN_Q4_0:
+        assert(false && "blocks are stored whole: cla_store_block");
+        break;
+    }
+}
+
+static void convert_to_blocks(void *to, clattn_dtype to_dtype, const void *from, clattn_dtype from_dtype, size_t n) {
+    double x[BLOCK];
+    for (size_t i = 0; i < n; i += BLOCK) {
+        for (int d = 0; d < BLOCK; d++)
+            x[d] = cla_load_element(from, from_dtype, (int64_t)i + d);
+        cla_store_block(to, to_dtype, (int64_t)i, x);
     }
 }
 
 clattn_status clattn_convert(void *to, clattn_dtype to_dtype, const void *from, clattn_dtype from_dtype, size_t n) {
-    const size_t size = clattn_dtype_size(from_dtype);
-    if (size == 0 || clattn_dtype_size(to_dtype) == 0)
+    const size_t lengths[] = {clattn_dtype_length(from_dtype), clattn_dtype_length(to_dtype)};
+    if (lengths[0] == 0 || lengths[1] == 0)
         return cla_error(CLATTN_E_DTYPE, "convert: %d to %d is not between dtypes", (int)from_dtype, (int)to_dtype);
     if (n > 0 && (!to || !from))
         return cla_error(CLATTN_E_ARGUMENT, "convert: %s is NULL, with %zu elements to convert", to ? "from" : "to", n);
+    for (int i = 0; i < 2; i++)
+        if (n % lengths[i] != 0)
+            return cla_error(CLATTN_E_SHAPE, "convert: %zu elements are not whole blocks of %zu, as %s has", n,
+                             lengths[i], clattn_dtype_name(i ? to_dtype : from_dtype));
     if (to_dtype == from_dtype && to_dtype != CLATTN_BOOL) {
         if (n > 0)
-            memcpy(to, from, n * size);
+            memcpy(to, from, n / lengths[0] * clattn_dtype_size(to_dtype));
+        return CLATTN_OK;
+    }
+    if (lengths[1] > 1) {
+        convert_to_blocks(to, to_dtype, from, from_dtype, n);
         return CLATTN_OK;
     }
     if (from_dtype == CLATTN_I64 && to_dtype == CLATTN_I32) /* exact, though not by way of double */
@@ -128,6 +231,6 @@ clattn_status clattn_convert(void *to, clattn_dtype to_dtype, const void *from, 
         }
     else
         for (size_t i = 0; i < n; i++)
-            store_double(to, to_dtype, i, load_as_double(from, from_dtype, i));
+            cla_store_element(to, to_dtype, (int64_t)i, cla_load_element(from, from_dtype, (int64_t)i));
     return CLATTN_OK;
 }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "tensor/dtype.h"
 #include <stdio.h>
 
 static clattn_tensor row_major(clattn_dtype dtype, int rank, const int64_t *shape) {
@@ -93,6 +94,27 @@ const char *cla_shape_text(const clattn_tensor *t, char *text, size_t size) {
     return text;
 }
 
+/* Whole blocks lie along the last axis: every row begins with one. */
+static clattn_status check_blocks(const clattn_tensor *t, const char *name) {
+    const int64_t length = (int64_t)clattn_dtype_length(t->dtype);
+    const int last = t->rank - 1;
+    if (length == 1)
+        return CLATTN_OK;
+    if (t->shape[last] % length != 0 || t->offset % length != 0)
+        return cla_error(CLATTN_E_SHAPE,
+                         "%s: %s is in blocks of %lld along the last axis, and its size %lld or offset %lld is no "
+                         "multiple",
+                         name, clattn_dtype_name(t->dtype), (long long)length, (long long)t->shape[last],
+                         (long long)t->offset);
+    for (int i = 0; i <= last; i++)
+        if (t->shape[i] > 1 && (i == last ? t->stride[i] != 1 : t->stride[i] % length != 0))
+            return cla_error(CLATTN_E_SHAPE,
+                             "%s: %s is in blocks of %lld along the last axis, so its stride is 1 there and a multiple "
+                             "elsewhere; axis %d has %lld",
+                             name, clattn_dtype_name(t->dtype), (long long)length, i, (long long)t->stride[i]);
+    return CLATTN_OK;
+}
+
 clattn_status cla_view_check(const clattn_tensor *t, const char *name) {
     char text[200];
     if (t->rank < 1 || t->rank > CLATTN_MAX_RANK)
@@ -114,7 +136,8 @@ clattn_status cla_view_check(const clattn_tensor *t, const char *name) {
         !cla_mul(clattn_tensor_elements(t), (int64_t)clattn_dtype_size(t->dtype), &bytes))
         return cla_error(CLATTN_E_SHAPE, "%s %s: more elements than 64 bits count", name,
                          cla_shape_text(t, text, sizeof text));
-    return cla_view_range(t, name, &first, &end);
+    const clattn_status status = check_blocks(t, name);
+    return status == CLATTN_OK ? cla_view_range(t, name, &first, &end) : status;
 }
 
 clattn_status cla_view_range(const clattn_tensor *t, const char *name, int64_t *first, int64_t *end) {
@@ -125,11 +148,19 @@ clattn_status cla_view_range(const clattn_tensor *t, const char *name, int64_t *
     for (int i = 0; i < t->rank; i++)
         if (!cla_mul(t->shape[i] - 1, t->stride[i], &step) || !cla_add(last, step, &last))
             return cla_error(CLATTN_E_SHAPE, "%s: strides reach past 64 bits", name);
-    if (!cla_add(last, 1, &last) || !cla_mul(last, (int64_t)clattn_dtype_size(t->dtype), &bytes))
+    const int64_t length = (int64_t)clattn_dtype_length(t->dtype);
+    if (!cla_add(last, 1, &last) || !cla_mul(last / length, (int64_t)clattn_dtype_size(t->dtype), &bytes))
         return cla_error(CLATTN_E_SHAPE, "%s: strides reach past 64 bits", name);
     *first = t->offset;
     *end = last;
     return CLATTN_OK;
+}
+
+clattn_status cla_view_bytes(const clattn_tensor *t, const char *name, int64_t *first, int64_t *end) {
+    const clattn_status status = cla_view_range(t, name, first, end);
+    if (status == CLATTN_OK && (!cla_dtype_bytes(t->dtype, *first, first) || !cla_dtype_bytes(t->dtype, *end, end)))
+        return cla_error(CLATTN_E_SHAPE, "%s: its blocks of %s are not whole", name, clattn_dtype_name(t->dtype));
+    return status;
 }
 
 bool cla_view_overlaps(const clattn_tensor *t) {

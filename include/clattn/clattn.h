@@ -4,10 +4,13 @@
 #define CLATTN_CLATTN_H
 
 #include <clattn/attention.h>
+#include <clattn/cache.h>
 #include <clattn/context.h>
 #include <clattn/io.h>
+#include <clattn/lint.h>
 #include <clattn/status.h>
 #include <clattn/tensor.h>
+#include <clattn/verify.h>
 #include <clattn/version.h>
 
 #endif

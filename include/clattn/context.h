@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices, contexts (one device, one in-order queue, one program cache) and buffers (bytes without a shape). */
+/* Devices, contexts (one device, one queue, one program cache) and buffers (bytes without a shape). */
 #ifndef CLATTN_CONTEXT_H
 #define CLATTN_CONTEXT_H
 
@@ -22,7 +22,7 @@ typedef enum clattn_device_class {
 } clattn_device_class;
 
 typedef struct clattn_device_info {
-    char spec[32]; /* what clattn_context_create takes: "opencl:0:0" or "cpu" */
+    char spec[32]; /* what clattn_context_create takes: "opencl:0:0" or "cpu"; "" for a part of a device */
     char platform[128], name[128], vendor[128], version[128], driver[128];
     bool is_opencl; /* false: the `cpu` context */
     bool usable;    /* false: a platform without devices, or a device that cannot be opened */
@@ -35,14 +35,15 @@ typedef struct clattn_device_info {
 } clattn_device_info;
 
 /* All devices, OpenCL's first, `cpu` last. Writes at most capacity entries; *count is how many there are.
- * devices may be NULL when capacity is 0. No OpenCL platform is not an error: `cpu` is always there. */
+ * devices may be NULL when capacity is 0. No OpenCL platform is not an error: `cpu` is always there.
+ * Errors  CLATTN_E_ARGUMENT (count, or devices with a capacity, is NULL), CLATTN_E_MEMORY. */
 CLATTN_API clattn_status clattn_devices(clattn_device_info *devices, size_t capacity, size_t *count);
 
 typedef struct clattn_context_options {
     bool profile; /* time every kernel; read with clattn_context_profile */
 } clattn_context_options;
 
-/* Opens a device.
+/* Opens a device. Threads may open and close contexts at once.
  *   device   NULL or "": the environment's CLATTN_DEVICE, else "opencl" if there is one, else "cpu".
  *            "opencl" (best: GPU before others), "opencl:gpu", "opencl:cpu", "opencl:PLATFORM:DEVICE" (numbers
  *            from 0, or parts of the names), "cpu" (no OpenCL: OpenBLAS and plain loops).
@@ -52,8 +53,10 @@ CLATTN_API clattn_status clattn_context_create(const char *device, const clattn_
                                                clattn_context **context);
 /* Waits for what is enqueued. Plans and buffers of the context must be destroyed first. NULL is allowed. */
 CLATTN_API void clattn_context_destroy(clattn_context *context);
+/* Errors  CLATTN_E_ARGUMENT (NULL). */
 CLATTN_API clattn_status clattn_context_info(const clattn_context *context, clattn_device_info *info);
-/* Waits until everything enqueued on this context is done. */
+/* Waits until everything enqueued on this context is done.
+ * Errors  CLATTN_E_ARGUMENT (NULL), and the device's: CLATTN_E_MEMORY, CLATTN_E_OPENCL. */
 CLATTN_API clattn_status clattn_context_sync(clattn_context *context);
 
 /* Bytes of buffers that live now (scratch of plans included), and the most there were since the last reset. */
@@ -64,26 +67,33 @@ typedef struct clattn_profile_entry {
     char name[48]; /* kernel */
     uint64_t count;
     double total_ms, min_ms, max_ms;
+    /* Of fused kernels, else 0: blocks of keys that tiles of queries computed, and those that they skipped since no
+     * query of the tile sees a key of them (causal, window, lengths ...). */
+    uint64_t computed_blocks, skipped_blocks;
 } clattn_profile_entry;
 
 /* Time per kernel since the last reset, longest total first; waits. Writes at most capacity entries.
- * Errors  CLATTN_E_UNSUPPORTED when the context, or the caller's queue, does not profile. */
+ * Errors  CLATTN_E_UNSUPPORTED when the context, or the caller's queue, does not profile; CLATTN_E_ARGUMENT (NULL),
+ *         CLATTN_E_MEMORY, CLATTN_E_OPENCL. */
 CLATTN_API clattn_status clattn_context_profile(clattn_context *context, clattn_profile_entry *entries, size_t capacity,
                                                 size_t *count);
 CLATTN_API void clattn_context_profile_reset(clattn_context *context);
 
 /* ---- buffers ---- */
 
-/* bytes may be 0. Contents are undefined. Errors: CLATTN_E_LIMIT (above the device's largest allocation),
- * CLATTN_E_MEMORY. */
+/* bytes may be 0. Contents are undefined. *buffer is NULL after an error.
+ * Errors  CLATTN_E_ARGUMENT (NULL), CLATTN_E_LIMIT (above the device's largest allocation), CLATTN_E_MEMORY,
+ *         CLATTN_E_OPENCL. */
 CLATTN_API clattn_status clattn_buffer_create(clattn_context *context, size_t bytes, clattn_buffer **buffer);
 /* NULL is allowed. Work in flight that uses it is not waited for, and keeps the memory until it is done. */
 CLATTN_API void clattn_buffer_destroy(clattn_buffer *buffer);
 CLATTN_API size_t clattn_buffer_bytes(const clattn_buffer *buffer);
-/* Copies bytes in at offset_bytes; data may be reused when it returns. */
+/* Copies bytes in at offset_bytes; data may be reused when it returns.
+ * Errors  CLATTN_E_ARGUMENT (NULL), CLATTN_E_SHAPE (past the buffer's end), CLATTN_E_MEMORY, CLATTN_E_OPENCL. */
 CLATTN_API clattn_status clattn_buffer_upload(clattn_buffer *buffer, size_t offset_bytes, const void *data,
                                               size_t bytes);
-/* Waits for the work that writes it, then copies bytes out. */
+/* Waits for the work that writes it, then copies bytes out.
+ * Errors  those of clattn_buffer_upload. */
 CLATTN_API clattn_status clattn_buffer_download(clattn_buffer *buffer, size_t offset_bytes, void *data, size_t bytes);
 
 #ifdef __cplusplus

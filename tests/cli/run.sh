@@ -18,6 +18,8 @@ failed=0
 . "$tests/cli/run_tools.sh"
 . "$tests/cli/run_values.sh"
 . "$tests/cli/run_errors.sh"
+. "$tests/cli/run_options.sh"
+. "$tests/cli/run_weights.sh"
 . "$tests/cli/run_files.sh"
 
 echo "$passed passed, $failed failed"

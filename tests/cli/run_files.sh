@@ -8,16 +8,38 @@ case_of() { echo "$torch:$1/Q $torch:$1/K $torch:$1/V"; }
 # ---- verify ----
 for name in sdpa_rank3 sdpa_gqa_8_2 sdpa_f64_inputs sdpa_dk192_dv128 sdpa_head_d1; do
     good "verify $name" $run $(case_of $name) -o ../out/o.npy --lse ../out/l.npy --weights ../out/w.npy --verify
-    same "verify $name: a line for each result" "$(grep -c '^verify: ok, .*max error .* at \[.*\], bound ' "$work/stderr")" 3
+    same "verify $name: a line for each result" "$(grep -c '^verify: ok, .*max error .* at \[.*\], allowed .*; [0-9]* rows' "$work/stderr")" 3
 done
 good "verify with masks" $run $(case_of sdpa_bmask_BHQ1) -o ../out/o.npy --keep "$torch:sdpa_bmask_BHQ1/attn_mask" --verify
 good "verify with a bias" $run $(case_of sdpa_fmask_1H11) --bias "$torch:sdpa_fmask_1H11/attn_mask" --verify
 good "verify with the other layout" $run $(case_of sdpa_layout_bshd_gqa_causal) --layout bshd --causal --verify
 
+good "verify some rows" $run $(case_of sdpa_gqa_8_2) -o ../out/o.npy --verify=5
+holds "verify some rows: as many as asked for" grep -q '; 5 rows$' "$work/stderr"
+npy one.npy f4 '(1, 1)' 1
+npy far.npy f4 '(2, 1)' 200 0
+npy inf.npy f4 '(2, 1)' 1 inf
+good "verify infinity behind a weight that underflows" $run one.npy far.npy inf.npy -o ../out/o.npy --verify
+holds "verify infinity behind a weight that underflows: it is not lost" sh -c "od -An -tf4 -j128 ../out/o.npy | grep -q '[ni][an][nf]'"
+
 # ---- tensors that share a file ----
 good "results in one file" $run $(case_of sdpa_rank3) -o ../out/r.safetensors:o --lse ../out/r.safetensors:lse
 "$clattn" inspect ../out/r.safetensors >"$work/stdout"
 holds "results in one file: both are there" sh -c "grep -q '^o  *f32  *\[3, 5, 8\]' '$work/stdout' && grep -q '^lse  *f32  *\[3, 5\]' '$work/stdout'"
+
+# ---- links and read-only files ----
+cp q2.npy target.npy
+ln -s target.npy link.npy
+good "output through a link" $run $three -o link.npy
+holds "output through a link: it is still one" test -L link.npy
+same "output through a link: its file is written" "$(values target.npy)" "0.25 0.25 0.25 0.25 0.25 0.25 0.25 0.25"
+ln -s nowhere.npy dangling.npy
+bad "output through a link that leads nowhere" 1 'leads nowhere' $run $three -o dangling.npy
+bad "output over an input through a link" 2 'would replace the file' $run target.npy k4.npy eye4.npy -o link.npy
+cp q2.npy fixed.npy
+chmod 444 fixed.npy
+bad "output over a read-only file" 1 'fixed.npy cannot be written: it is there, and is read-only' $run $three -o fixed.npy
+holds "output over a read-only file: it is as it was" cmp -s q2.npy fixed.npy
 
 # ---- dump: the same problem through another layout is the same case, byte by byte ----
 run_it run --device cpu --algorithm reference $(case_of sdpa_layout_bshd_gqa_causal) --layout bshd --causal --dump ../out/c.safetensors

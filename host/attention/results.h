@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The outputs of a problem. A part of problem.c. */
+#ifndef CLA_RESULTS_H
+#define CLA_RESULTS_H
+
+#include "attention/problem.h"
+
+/* Checks the outputs and the options of weights, once the sizes are known. */
+clattn_status cla_results_take(cla_problem *p, const clattn_attention_args *args);
+/* problem.c: where a tensor lies is said once, and it reaches far enough. */
+clattn_status cla_storage_check(const clattn_tensor *t, const char *name);
+
+#endif

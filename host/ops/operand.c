@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ops/operand.h"
+
+#include "base/error.h"
+#include "runtime/buffer.h"
+#include "tensor/dtype.h"
+#include "tensor/view.h"
+
+enum { MOST = INT32_MAX - 65536 }; /* kernels count in int, and step past the end */
+
+static clattn_status check_type(const clattn_tensor *t, const char *name, int kind) {
+    const bool floats = t->dtype <= CLATTN_BF16, blocks = cla_is_quantised(t->dtype);
+    if (floats || (blocks && (kind & CLA_OPERAND_BLOCKS)))
+        return CLATTN_OK;
+    return cla_error(CLATTN_E_DTYPE, "%s: is %s; here it is f32, f64, f16 or bf16%s: convert it", name,
+                     clattn_dtype_name(t->dtype), kind & CLA_OPERAND_BLOCKS ? ", q8_0 or q4_0" : "");
+}
+
+static clattn_status check_storage(clattn_context *context, const clattn_tensor *t, const char *name) {
+    clattn_status status = CLATTN_OK;
+    int64_t first, end;
+    CLA_CHECK(!t->buffer || !t->host, CLATTN_E_ARGUMENT, "%s: has both a buffer and a host array; give one", name);
+    CLA_CHECK(t->buffer || t->host || clattn_tensor_elements(t) == 0, CLATTN_E_ARGUMENT,
+              "%s: has neither a buffer nor a host array", name);
+    if (!t->buffer)
+        goto done;
+    CLA_CHECK(cla_buffer_context(t->buffer) == context, CLATTN_E_ARGUMENT, "%s: its buffer belongs to another context",
+              name);
+    CLA_TRY(cla_view_bytes(t, name, &first, &end));
+    CLA_CHECK((uint64_t)end <= clattn_buffer_bytes(t->buffer), CLATTN_E_SHAPE,
+              "%s: reaches to byte %lld of a buffer of %zu", name, (long long)end, clattn_buffer_bytes(t->buffer));
+done:
+    return status;
+}
+
+clattn_status cla_operand_take(clattn_context *context, const clattn_tensor *t, const char *name, int kind,
+                               clattn_tensor *out) {
+    clattn_status status = CLATTN_OK;
+    char text[200];
+    CLA_CHECK(cla_present(t), CLATTN_E_ARGUMENT, "%s: is missing", name);
+    CLA_TRY(cla_view_check(t, name));
+    CLA_CHECK(t->rank >= 2 && t->rank <= 4, CLATTN_E_SHAPE, "%s %s: rank %d; it has rank 2 to 4", name,
+              cla_shape_text(t, text, sizeof text), t->rank);
+    CLA_TRY(check_type(t, name, kind));
+    CLA_TRY(check_storage(context, t, name));
+    for (int i = 0; i < t->rank; i++)
+        CLA_CHECK(t->shape[i] <= MOST, CLATTN_E_SHAPE, "%s %s: axis %d is too long; %d is the most", name,
+                  cla_shape_text(t, text, sizeof text), i, MOST);
+    CLA_CHECK(!(kind & CLA_OPERAND_OUTPUT) || !cla_view_overlaps(t), CLATTN_E_SHAPE,
+              "%s: its strides make elements share a place; an output may not broadcast or overlap itself", name);
+    *out = cla_view_lift(t);
+done:
+    return status;
+}
+
+static clattn_status check_apart(const clattn_tensor *in, const char *in_name, const clattn_tensor *out,
+                                 const char *out_name, bool may_be_same) {
+    clattn_status status = CLATTN_OK;
+    int64_t first[2], end[2];
+    CLA_TRY(cla_view_bytes(in, in_name, &first[0], &end[0]));
+    CLA_TRY(cla_view_bytes(out, out_name, &first[1], &end[1]));
+    if (in->buffer != out->buffer || end[0] == 0 || end[1] == 0)
+        goto done;
+    if (!in->buffer) { /* host arrays: by address */
+        const intptr_t shift = (intptr_t)in->host - (intptr_t)out->host;
+        first[0] += shift;
+        end[0] += shift;
+    }
+    const bool same = may_be_same && cla_view_same_layout(in, out) && first[0] == first[1];
+    CLA_CHECK(same || end[0] <= first[1] || end[1] <= first[0], CLATTN_E_ARGUMENT, "%s: shares memory with %s; %s",
+              out_name, in_name, may_be_same ? "it may be the same view, or apart" : "give it memory of its own");
+done:
+    return status;
+}
+
+clattn_status cla_operand_same_or_apart(const clattn_tensor *in, const char *in_name, const clattn_tensor *out,
+                                        const char *out_name) {
+    return check_apart(in, in_name, out, out_name, true);
+}
+
+clattn_status cla_operand_apart(const clattn_tensor *in, const char *in_name, const clattn_tensor *out,
+                                const char *out_name) {
+    return check_apart(in, in_name, out, out_name, false);
+}
