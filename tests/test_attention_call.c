@@ -211,3 +211,30 @@ Test(attention_call, a_row_without_keys_is_0_whatever_the_sink) {
     }
     oracle_close(runners, count);
 }
+
+/* ---- values without dims ---- */
+
+Test(attention_call, values_in_pages_without_dims_leave_the_lse) {
+    const int64_t qs[] = {2, 1, 1, 4}, pool[] = {3, 1, 2, 4}, values[] = {3, 1, 2, 0}, os[] = {2, 1, 1, 0};
+    const int64_t lengths[] = {3, 1}, ls[] = {2, 1, 1};
+    const int32_t table[4] = {2, 0, 1, -1};
+    const float q[8] = {0}, k[24] = {0};
+    float lse[2];
+    oracle_runner runners[ORACLE_RUNNERS];
+    const size_t count = oracle_open(runners);
+    for (size_t n = 0; n < count; n++) {
+        clattn_attention_args a = {.q = clattn_tensor_host(q, CLATTN_F32, 4, qs),
+                                   .k = clattn_tensor_host(k, CLATTN_F32, 4, pool),
+                                   .v = clattn_tensor_host(NULL, CLATTN_F32, 4, values),
+                                   .o = clattn_tensor_host(NULL, CLATTN_F32, 4, os),
+                                   .lse = clattn_tensor_host(lse, CLATTN_F32, 3, ls),
+                                   .key_lengths = lengths,
+                                   .block_table = table,
+                                   .table_pages = 2,
+                                   .algorithm = runners[n].algorithm};
+        SUCCEEDS(clattn_attention(runners[n].context, &a));
+        cr_expect_float_eq(lse[0], logf(3), 1e-6, "%s: %g", runners[n].algorithm, (double)lse[0]);
+        cr_expect_float_eq(lse[1], 0, 1e-6, "%s: %g", runners[n].algorithm, (double)lse[1]);
+    }
+    oracle_close(runners, count);
+}
