@@ -331,8 +331,9 @@ INLINE void store_row(const real *o, real m, real l, const outputs *out) {
         *out->lse = top + log(sum);
 }
 
-INLINE outputs outputs_of(__global void *O, __global real *LSE, __global const real *sinks, const cla_attention_args *a,
-                          int b, int h, int i, int chunk) {
+/* Not inlined by force: Oclgrind does not know what LLVM makes of a forced struct. */
+static inline outputs outputs_of(__global void *O, __global real *LSE, __global const real *sinks,
+                                 const cla_attention_args *a, int b, int h, int i, int chunk) {
     const long column = (long)chunk * a->columns;
     outputs out = {.o_type = a->o_type, .cols = (int)min((long)a->columns, a->Dv - column)};
     out.sink = a->mask.has_sinks ? sinks[a->mask.sinks_0 + h] : -INFINITY;

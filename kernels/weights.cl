@@ -204,8 +204,11 @@ static inline void add_to_row(const tile *t, const room *l, __local real *state,
 static inline real join_lanes(__local const real *state, real sink, __global real *sums) {
     const vec top = LOAD(0, state);
     real m = sink > -INFINITY ? sink : -INFINITY, l = R(0.0), spread = R(0.0), shrink[LANES], gap[LANES];
-    for (int c = 0; c < LANES; c++)
+    int seen = 0; /* a key, whose score is a number */
+    for (int c = 0; c < LANES; c++) {
         m = state[c] > m ? state[c] : m;
+        seen |= state[c] > -INFINITY;
+    }
     STORE(select(exp_lanes(top - m), (vec)(R(1.0)), top == (vec)(m)), 0, shrink);
     STORE(select((vec)(m) - top, (vec)(R(0.0)), top == NONE), 0, gap);
     for (int c = 0; c < LANES; c++) {
@@ -217,7 +220,7 @@ static inline real join_lanes(__local const real *state, real sink, __global rea
         l += exp(sink - m);
     sums[0] = m;
     sums[1] = l;
-    return l == R(0.0) ? R(0.0) : (keys * log(l) + spread) / l;
+    return !seen && keys == R(0.0) ? R(0.0) : (keys * log(l) + spread) / l;
 }
 
 #define INPUTS                                                                                                         \

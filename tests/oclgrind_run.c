@@ -128,16 +128,16 @@ static void check_fill(clattn_dtype dtype, tally *t) {
     clattn_context *context = NULL;
     enum { N = 5, D = 4, GAP = 3, WIDE = D + GAP };
     const int64_t q[] = {1, 1, N, D}, k[] = {1, 1, 0, D}, lse[] = {1, 1, N};
-    double o_data[N * WIDE], lse_data[N * 2];
+    double in_data[N * D] = {0}, o_data[N * WIDE], lse_data[N * 2];
     const size_t size = clattn_dtype_size(dtype);
     unsigned char gap[sizeof(double)];
     bool right;
     memset(o_data, 0x55, sizeof o_data);
     memset(lse_data, 0x55, sizeof lse_data);
     memset(gap, 0x55, sizeof gap);
-    clattn_attention_args a = {.q = clattn_tensor_host(o_data, dtype, 4, q),
-                               .k = clattn_tensor_host(o_data, dtype, 4, k),
-                               .v = clattn_tensor_host(o_data, dtype, 4, k),
+    clattn_attention_args a = {.q = clattn_tensor_host(in_data, dtype, 4, q),
+                               .k = clattn_tensor_host(in_data, dtype, 4, k),
+                               .v = clattn_tensor_host(in_data, dtype, 4, k),
                                .o = clattn_tensor_host(o_data, dtype, 4, q),
                                .lse = clattn_tensor_host(lse_data, dtype, 3, lse)};
     a.o.stride[2] = WIDE;

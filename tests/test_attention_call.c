@@ -176,3 +176,65 @@ static void ranks(const oracle_runner *r, clattn_dtype dtype) {
     oracle_free(c);
 }
 Test(attention_call, lower_ranks_are_one_batch_and_one_head) { on_each(ranks); }
+
+/* ---- sinks that are no finite numbers ---- */
+
+Test(attention_call, a_row_without_keys_is_0_whatever_the_sink) {
+    const int64_t qs[] = {1, 3, 2, 4}, ks[] = {1, 1, 5, 4}, ls[] = {1, 3, 2}, ones[] = {1};
+    const float sinks[3] = {INFINITY, NAN, 1};
+    float q[24], k[20], o[24], lse[6], entropy[6];
+    oracle_runner runners[ORACLE_RUNNERS];
+    const size_t count = oracle_open(runners);
+    for (int i = 0; i < 24; i++)
+        q[i] = k[i % 20] = (float)(i % 7) - 3;
+    for (size_t n = 0; n < count; n++) {
+        memset(o, 0xff, sizeof o);
+        memset(entropy, 0xff, sizeof entropy);
+        clattn_attention_args a = {.q = clattn_tensor_host(q, CLATTN_F32, 4, qs),
+                                   .k = clattn_tensor_host(k, CLATTN_F32, 4, ks),
+                                   .v = clattn_tensor_host(k, CLATTN_F32, 4, ks),
+                                   .o = clattn_tensor_host(o, CLATTN_F32, 4, qs),
+                                   .lse = clattn_tensor_host(lse, CLATTN_F32, 3, ls),
+                                   .entropy = clattn_tensor_host(entropy, CLATTN_F32, 3, ls),
+                                   .sinks = clattn_tensor_host(sinks, CLATTN_F32, 1, (const int64_t[]){3}),
+                                   .query_lengths = ones,
+                                   .algorithm = runners[n].algorithm};
+        SUCCEEDS(clattn_attention(runners[n].context, &a));
+        for (int h = 0; h < 3; h++) {
+            for (int d = 0; d < 4; d++) {
+                cr_expect_eq(o[h * 8 + 4 + d], 0, "%s, head %d: %g", runners[n].algorithm, h, (double)o[h * 8 + 4 + d]);
+                cr_expect_eq(isnan(o[h * 8 + d]) != 0, h < 2, "%s, head %d", runners[n].algorithm, h);
+            }
+            cr_expect_eq(entropy[h * 2 + 1], 0, "%s, head %d", runners[n].algorithm, h);
+        }
+        cr_expect_eq(lse[5], 1, "%s", runners[n].algorithm);
+    }
+    oracle_close(runners, count);
+}
+
+/* ---- values without dims ---- */
+
+Test(attention_call, values_in_pages_without_dims_leave_the_lse) {
+    const int64_t qs[] = {2, 1, 1, 4}, pool[] = {3, 1, 2, 4}, values[] = {3, 1, 2, 0}, os[] = {2, 1, 1, 0};
+    const int64_t lengths[] = {3, 1}, ls[] = {2, 1, 1};
+    const int32_t table[4] = {2, 0, 1, -1};
+    const float q[8] = {0}, k[24] = {0};
+    float lse[2];
+    oracle_runner runners[ORACLE_RUNNERS];
+    const size_t count = oracle_open(runners);
+    for (size_t n = 0; n < count; n++) {
+        clattn_attention_args a = {.q = clattn_tensor_host(q, CLATTN_F32, 4, qs),
+                                   .k = clattn_tensor_host(k, CLATTN_F32, 4, pool),
+                                   .v = clattn_tensor_host(NULL, CLATTN_F32, 4, values),
+                                   .o = clattn_tensor_host(NULL, CLATTN_F32, 4, os),
+                                   .lse = clattn_tensor_host(lse, CLATTN_F32, 3, ls),
+                                   .key_lengths = lengths,
+                                   .block_table = table,
+                                   .table_pages = 2,
+                                   .algorithm = runners[n].algorithm};
+        SUCCEEDS(clattn_attention(runners[n].context, &a));
+        cr_expect_float_eq(lse[0], logf(3), 1e-6, "%s: %g", runners[n].algorithm, (double)lse[0]);
+        cr_expect_float_eq(lse[1], 0, 1e-6, "%s: %g", runners[n].algorithm, (double)lse[1]);
+    }
+    oracle_close(runners, count);
+}

@@ -101,6 +101,12 @@ Test(attention_errors, types_that_attention_does_not_take_are_named) {
     args.q.dtype = (clattn_dtype)31;
     refused(args, CLATTN_E_DTYPE, "q: 31 is no dtype");
     args = valid();
+    args.keep = clattn_tensor_host(out, (clattn_dtype)31, 2, (const int64_t[]){N, M});
+    refused(args, CLATTN_E_DTYPE, "keep: 31 is no dtype");
+    args = valid();
+    args.sinks = clattn_tensor_host(out, (clattn_dtype)-1, 1, (const int64_t[]){H});
+    refused(args, CLATTN_E_DTYPE, "sinks: -1 is no dtype");
+    args = valid();
     args.k.dtype = CLATTN_Q8_0;
     refused(args, CLATTN_E_SHAPE, "k: q8_0 is in blocks of 32 along the last axis, and its size 8");
     args = valid();
@@ -238,6 +244,11 @@ Test(attention_errors, caps_slopes_and_sinks_out_of_range) {
     args = valid();
     args.alibi_slopes = slopes;
     refused(args, CLATTN_E_ARGUMENT, "alibi_slopes: head 2 has inf, not a finite number");
+    args.alibi_slopes = (const float[H]){1, 2, 0, 3};
+    args.align = CLATTN_ALIGN_OFFSET;
+    args.offsets = (const int64_t[B]){INT32_MAX, -(int64_t)INT32_MAX - 1};
+    refused(args, CLATTN_E_ARGUMENT,
+            "offsets: batch 1 has -2147483648; with ALiBi they go from -2147483647 to 2147483647");
     args = valid();
     args.sinks = clattn_tensor_host(room, CLATTN_F32, 1, (const int64_t[]){HK});
     refused(args, CLATTN_E_SHAPE, "sinks [2]: should be [4], one a query head");
@@ -327,6 +338,13 @@ Test(attention_errors, outputs_may_not_lie_over_inputs_or_each_other) {
     args = valid();
     args.lse = clattn_tensor_host((float *)out + B * H * N * DV - 1, CLATTN_F32, 3, (const int64_t[]){B, H, N});
     refused(args, CLATTN_E_ARGUMENT, "o: lies over lse");
+    args = valid();
+    args.q.stride[2] = D + DV; /* rows of q and o in turn are fine, but not in the same place */
+    args.q.stride[1] = args.q.stride[2] * N;
+    args.q.stride[0] = args.q.stride[1] * H;
+    args.v = args.k = clattn_tensor_host(out, CLATTN_F32, 4, (const int64_t[]){B, HK, M, D});
+    args.o = args.q;
+    refused(args, CLATTN_E_ARGUMENT, "o: lies over q");
 }
 
 Test(attention_errors, an_algorithm_is_named_right_or_not_at_all) {

@@ -285,7 +285,9 @@ Test(cache, what_does_not_fit_is_refused_before_anything_is_written) {
         REFUSED(a.rotate = true; a.rotary.dims = 3, CLATTN_E_SHAPE, "3 dims of a head dim of 4");
         REFUSED(a.k_cache.stride[0] = 0, CLATTN_E_SHAPE, "k_cache: its strides make elements share a place");
         REFUSED(a.k = a.k_cache; a.k.shape[2] = 2, CLATTN_E_ARGUMENT, "k_cache: shares memory with k");
-        REFUSED(a.v = a.k; a.v_cache = a.k_cache, CLATTN_E_ARGUMENT, "v_cache: is k_cache");
+        REFUSED(a.v = a.k; a.v_cache = a.k_cache, CLATTN_E_ARGUMENT, "v_cache: lies over k_cache");
+        REFUSED(a.v_cache = clattn_tensor_host(k_cache + 1, CLATTN_F32, 4, cache_shape), CLATTN_E_ARGUMENT,
+                "v_cache: lies over k_cache");
         REFUSED(a.k_cache.dtype = CLATTN_Q8_0, CLATTN_E_SHAPE, "k_cache: q8_0 is in blocks of 32");
         REFUSED(a.k_cache.dtype = CLATTN_I32, CLATTN_E_DTYPE, "k_cache: is i32");
         REFUSED(a.table_pages = 2, CLATTN_E_ARGUMENT, "block_table: is NULL, and table_pages 2");

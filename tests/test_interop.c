@@ -360,17 +360,27 @@ Test(interop, profiling_needs_a_queue_that_profiles) {
     close_own(&with);
 }
 
+/* PoCL's threads may hold a queue a little longer than clFinish waits. */
+static cl_uint queue_references(cl_command_queue queue) {
+    cl_uint count = 0;
+    for (int i = 0; i < 200 && count != 1; i++) {
+        const struct timespec pause = {.tv_nsec = i ? 10000000 : 0};
+        nanosleep(&pause, NULL);
+        clGetCommandQueueInfo(queue, CL_QUEUE_REFERENCE_COUNT, sizeof count, &count, NULL);
+    }
+    return count;
+}
+
 Test(interop, the_library_gives_back_every_context_and_queue) {
     own o = {0};
-    cl_uint contexts = 0, queues = 0;
+    cl_uint contexts = 0;
     job j;
     open_own(&o, 0);
     open_job(&j, &o, NULL, 7);
     SUCCEEDS(clattn_plan_execute(j.plan, NULL));
     close_job(&j);
+    cr_expect_eq(queue_references(o.queue), 1);
     clGetContextInfo(o.context, CL_CONTEXT_REFERENCE_COUNT, sizeof contexts, &contexts, NULL);
-    clGetCommandQueueInfo(o.queue, CL_QUEUE_REFERENCE_COUNT, sizeof queues, &queues, NULL);
-    cr_expect_eq(queues, 1);
     cr_expect_leq(contexts, 2, "one of ours, one of the queue's, at most");
     close_own(&o);
 }

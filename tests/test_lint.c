@@ -267,6 +267,10 @@ Test(lint, key_lengths_of_zero) {
     f.args.key_lengths = zero;
     heard h = lint(&f.args);
     one(&h, CLATTN_LINT_LENGTHS_ZERO, "key_lengths", "are 0 in all 2 batches", "up to 4, or none");
+    f.args.q.shape[0] = f.args.k.shape[0] = f.args.v.shape[0] = f.args.o.shape[0] = 0;
+    h = lint(&f.args);
+    cr_expect_eq(h.count, 0, "there is no batch");
+    make(&f);
     f.args.key_lengths = some;
     h = lint(&f.args);
     one(&h, CLATTN_LINT_ROWS_MASKED, "rows", "rows: 8 of 16 see no key, first [0,0,0]", "lengths");

@@ -236,6 +236,28 @@ Test(verify, expected_results_come_out_where_they_are_asked_for) {
     cr_assert_float_eq(lse[2], f.lse[2], 1e-6);
 }
 
+Test(verify, expected_results_fit_the_outputs) {
+    fixture f;
+    double room[N * D];
+    clattn_verification v;
+    make(&f);
+    clattn_tensor good = clattn_tensor_host(room, CLATTN_F64, 4, f.args.o.shape), exact[CLATTN_VERDICTS] = {good};
+    FAILS(clattn_verify(&f.args, 2, exact, &v), CLATTN_E_ARGUMENT, "exact o: is given with 2 rows");
+#define REFUSED(change, code, part)                                                                                    \
+    exact[0] = good;                                                                                                   \
+    change;                                                                                                            \
+    FAILS(clattn_verify(&f.args, CLATTN_ALL_ROWS, exact, &v), code, part)
+    REFUSED(exact[0].dtype = CLATTN_F32, CLATTN_E_DTYPE, "exact o: is f32; expected results are f64");
+    REFUSED(exact[0].shape[2]--, CLATTN_E_SHAPE, "it is dense and has the shape of the output, [1, 1, ");
+    REFUSED(exact[0].stride[2] *= 2, CLATTN_E_SHAPE, "it is dense");
+    REFUSED(exact[0].host = NULL, CLATTN_E_ARGUMENT, "exact o: is no host array");
+    REFUSED(exact[0].offset = -1, CLATTN_E_SHAPE, "exact o: offset -1 is negative");
+    REFUSED(exact[4] = good, CLATTN_E_SHAPE, "exact column_sums ");
+#undef REFUSED
+    exact[4] = (clattn_tensor){0};
+    SUCCEEDS(clattn_verify(&f.args, CLATTN_ALL_ROWS, exact, &v));
+}
+
 Test(verify, a_row_that_is_wrong_is_found_among_some_when_it_is_one_of_them) {
     fixture f;
     make(&f);
@@ -324,12 +346,12 @@ Test(self_check, every_algorithm_passes_all_rows_with_every_option_on_a_device) 
 }
 Test(self_check, every_algorithm_passes_some_rows_with_every_option_on_a_device) { check_all("opencl", 5); }
 
-/* o lies where q does, in the gaps' stead: the result is right, and cannot be seen to be. */
+/* Rows of o lie over the row of q before their own: the result is right, and cannot be seen to be. */
 static void overwrite(clattn_context *context, int64_t rows) {
-    float q[2 * N * D], k[M * D] = {1, 2, 3, 4, 5, 6, 7, 8};
-    for (int i = 0; i < 2 * N * D; i++)
+    float q[2 * (N + 1) * D], k[M * D] = {1, 2, 3, 4, 5, 6, 7, 8};
+    for (int i = 0; i < 2 * (N + 1) * D; i++)
         q[i] = 0.1f * (float)i;
-    clattn_attention_args a = {.q = view(q, N, D), .k = view(k, M, D), .v = view(k, M, D), .o = view(q, N, D)};
+    clattn_attention_args a = {.q = view(q + 2 * D, N, D), .k = view(k, M, D), .v = view(k, M, D), .o = view(q, N, D)};
     a.q.stride[2] = a.o.stride[2] = 2 * D;
     a.self_check = rows;
     if (rows > 0)
@@ -359,19 +381,20 @@ Test(self_check, a_plan_checks_every_execution) {
     SUCCEEDS(clattn_plan_create(cpu, &f.args, &plan));
     SUCCEEDS(clattn_plan_execute(plan, NULL));
     clattn_attention_args other = f.args; /* the same layout; dense, so that it is refused where plans are made */
-    float wide[4 * N * D];
-    for (int i = 0; i < 4 * N * D; i++)
+    float wide[(4 * N + 2) * D];
+    for (int i = 0; i < (4 * N + 2) * D; i++)
         wide[i] = (float)i;
     clattn_plan_destroy(plan);
     f.args.q.stride[2] = f.args.o.stride[2] = 2 * D;
-    f.args.q.host = wide;
-    f.args.o.host = wide + 2 * N * D;
+    f.args.q.host = wide + 2 * D;
+    f.args.o.host = wide + (2 * N + 2) * D;
     SUCCEEDS(clattn_plan_create(cpu, &f.args, &plan));
     SUCCEEDS(clattn_plan_execute(plan, NULL));
     other = f.args;
-    other.o.host = wide; /* over q */
+    other.o.host = wide;   /* over rows of q */
+    other.self_check = -1; /* is not looked at */
     FAILS(clattn_plan_execute(plan, &other), CLATTN_E_VERIFY, "o is wrong: ");
-    other.o.host = wide + 2 * N * D;
+    other.o.host = wide + (2 * N + 2) * D;
     SUCCEEDS(clattn_plan_execute(plan, &other));
     clattn_plan_destroy(plan);
     clattn_context_destroy(cpu);

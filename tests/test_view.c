@@ -63,10 +63,15 @@ Test(view, a_slice_moves_the_offset) {
 
 Test(view, slices_and_splits_that_do_not_fit_are_found_later) {
     const clattn_tensor t = clattn_tensor_host(NULL, CLATTN_F32, 4, shape4);
-    const clattn_tensor bad[] = {
-        clattn_tensor_slice(t, 2, 3, 3),  clattn_tensor_slice(t, 2, -1, 2), clattn_tensor_slice(t, 4, 0, 1),
-        clattn_tensor_slice(t, -1, 0, 1), clattn_tensor_slice(t, 0, 0, -1), clattn_tensor_slice(t, 0, INT64_MAX, 1),
-        clattn_tensor_split(t, 3, 2),     clattn_tensor_split(t, 3, 0),     clattn_tensor_split(t, 4, 1)};
+    clattn_tensor far = clattn_tensor_host(NULL, CLATTN_F32, 2, (const int64_t[]){4, 6}), negative = t;
+    far.stride[1] = INT64_MAX;
+    negative.shape[0] = INT64_MIN;
+    const clattn_tensor bad[] = {clattn_tensor_split(far, 1, 2),   clattn_tensor_slice(negative, 0, 0, 5),
+                                 clattn_tensor_slice(t, 2, 3, 3),  clattn_tensor_slice(t, 2, -1, 2),
+                                 clattn_tensor_slice(t, 4, 0, 1),  clattn_tensor_slice(t, -1, 0, 1),
+                                 clattn_tensor_slice(t, 0, 0, -1), clattn_tensor_slice(t, 0, INT64_MAX, 1),
+                                 clattn_tensor_split(t, 3, 2),     clattn_tensor_split(t, 3, 0),
+                                 clattn_tensor_split(t, 4, 1)};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         FAILS(cla_view_check(&bad[i], "k"), CLATTN_E_SHAPE, "k: rank -1 is not from 1 to 8");
         cr_expect_eq(clattn_tensor_elements(&bad[i]), -1);
@@ -104,6 +109,48 @@ Test(view, what_no_view_can_be_is_named) {
     FAILS(cla_view_check(&t, "bias"), CLATTN_E_SHAPE, "bias: offset -1 is negative");
     t = clattn_tensor_host(NULL, (clattn_dtype)12, 2, shape4);
     FAILS(cla_view_check(&t, "bias"), CLATTN_E_DTYPE, "bias: 12 is no dtype");
+    t.host = &t;
+    FAILS(cla_view_range(&t, "bias", &(int64_t){0}, &(int64_t){0}), CLATTN_E_DTYPE, "bias: 12 is no dtype");
+}
+
+Test(view, strides_of_blocks_that_are_not_there_may_be_any) {
+    const clattn_tensor t = clattn_tensor_host(NULL, CLATTN_Q8_0, 3, (const int64_t[]){2, 3, 0});
+    SUCCEEDS(cla_view_check(&t, "v"));
+}
+
+Test(view, host_arrays_begin_where_their_type_may_lie) {
+    double room[40];
+    for (int dtype = CLATTN_F32; dtype <= CLATTN_Q4_0; dtype++) {
+        clattn_tensor t = clattn_tensor_host((char *)room + 1, (clattn_dtype)dtype, 1, (const int64_t[]){32});
+        if (dtype == CLATTN_U8 || dtype == CLATTN_BOOL)
+            SUCCEEDS(cla_view_check(&t, "k"));
+        else
+            FAILS(cla_view_check(&t, "k"), CLATTN_E_ARGUMENT,
+                  "k: its host array begins at an address that is no multiple of");
+        t.host = (char *)room + (dtype >= CLATTN_Q8_0 ? 2 : 8);
+        SUCCEEDS(cla_view_check(&t, "k"));
+        t.host = (char *)room + 1;
+        t.shape[0] = 0;
+        SUCCEEDS(cla_view_check(&t, "k"));
+    }
+}
+
+Test(view, views_that_share_an_element_for_certain_are_found) {
+    float x[64] = {0};
+    const int64_t six[] = {2, 3}, wide[] = {4, 8};
+    const clattn_tensor dense = clattn_tensor_host(x, CLATTN_F32, 2, six);
+    const clattn_tensor gaps = clattn_tensor_slice(clattn_tensor_host(x, CLATTN_F32, 2, wide), 1, 0, 4);
+    const clattn_tensor others = clattn_tensor_slice(clattn_tensor_host(x, CLATTN_F32, 2, wide), 1, 4, 4);
+    const clattn_tensor after = clattn_tensor_host(x + 6, CLATTN_F32, 2, six);
+    clattn_tensor none = dense;
+    none.shape[0] = 0;
+    cr_expect(cla_view_meets(&dense, &dense) && cla_view_meets(&gaps, &gaps) && cla_view_meets(&dense, &gaps));
+    cr_expect(cla_view_meets(&dense, &others), "the first element of the others");
+    cr_expect_not(cla_view_meets(&gaps, &others), "in the gaps");
+    cr_expect_not(cla_view_meets(&dense, &after));
+    cr_expect_not(cla_view_meets(&dense, &none));
+    const clattn_tensor last = clattn_tensor_host(x + 25, CLATTN_F32, 1, (const int64_t[]){3});
+    cr_expect(cla_view_meets(&gaps, &last), "the last element of the first");
 }
 
 static void expect_range(const clattn_tensor *t, int64_t want_first, int64_t want_end) {

@@ -43,7 +43,7 @@ static clattn_status named(const cla_problem *p, const clattn_device_info *devic
         const size_t at = strlen(names);
         snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", table[i]->name);
     }
-    return cla_error(CLATTN_E_ARGUMENT, "algorithm \"%s\": there is none; the algorithms are %s", name, names);
+    return cla_error(CLATTN_E_ARGUMENT, "algorithm \"%.60s\": there is none; the algorithms are %s", name, names);
 }
 
 clattn_status cla_algorithm_choose(const cla_problem *p, const clattn_device_info *device, const char *name,

@@ -250,6 +250,7 @@ static clattn_status rebind(clattn_plan *plan, const clattn_attention_args *args
     tensors.cu_queries = tensors.cu_keys = NULL;
     tensors.block_table = p->table;
     tensors.table_pages = p->table_pages;
+    tensors.self_check = 0;
     if (p->page_size) {
         CLA_TRY(cla_alloc((size_t)p->B, sizeof *lengths, "lengths", &lengths));
         for (int64_t b = 0; b < p->B; b++)

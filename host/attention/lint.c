@@ -59,7 +59,7 @@ static void check_numbers(linter *l, const clattn_attention_args *args) {
     int64_t most = 0;
     for (int64_t b = 0; args->key_lengths && b < p->B; b++)
         most = args->key_lengths[b] > most ? args->key_lengths[b] : most;
-    l->lengths_zero = args->key_lengths && most == 0;
+    l->lengths_zero = args->key_lengths && p->B > 0 && most == 0;
     if (l->lengths_zero)
         warn(l, CLATTN_LINT_LENGTHS_ZERO, "key_lengths",
              "key_lengths: are 0 in all %lld batches, so that no query sees a key; give the number of keys that count, "

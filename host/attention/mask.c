@@ -74,9 +74,13 @@ static clattn_status check_cumulative(const int64_t *cu, const char *name, int64
     return CLATTN_OK;
 }
 
-/* Offsets are clamped, sides of the window too. Both at once would move a wide window that has an end into sight. */
+/* Offsets are clamped, sides of the window too. Both at once would move a wide window that has an end into sight, and
+ * ALiBi would measure from another place. */
 static clattn_status check_far(const cla_problem *p, const clattn_attention_args *args, int64_t b, int64_t offset) {
     const int64_t sides[] = {args->window_left, args->window_right}, narrow = FAR - cla_max(p->N, p->M);
+    if (p->slopes && (offset > FAR || offset < -FAR))
+        return cla_error(CLATTN_E_ARGUMENT, "offsets: batch %lld has %lld; with ALiBi they go from -%d to %d",
+                         (long long)b, (long long)offset, FAR, FAR);
     for (int i = 0; i < 2 && args->has_window && (offset > FAR || offset < -FAR); i++)
         if (sides[i] != CLATTN_UNLIMITED && sides[i] > narrow)
             return cla_error(CLATTN_E_ARGUMENT,

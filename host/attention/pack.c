@@ -4,6 +4,7 @@
  * than keys are widened for all algorithms. */
 #include "args.h"
 #include "attention/plan.h"
+#include "base/mem.h"
 #include "ops/copy.h"
 #include "tensor/dtype.h"
 #include <stdio.h>
@@ -72,7 +73,8 @@ static clattn_tensor dense(const clattn_plan *plan, const clattn_tensor *t, int 
         const bool own = (gathers && (axis == 0 || axis == 2)) || (widened && axis == 3);
         const bool broadcast = t->stride[axis] == 0 && !own && (axis < 3 || i == BIAS);
         r.stride[axis] = broadcast ? 0 : *elements;
-        *elements *= broadcast ? 1 : r.shape[axis];
+        if (!broadcast && !cla_mul(*elements, r.shape[axis], elements))
+            *elements = INT64_MAX; /* no scratch is that large */
     }
     return r;
 }
@@ -80,11 +82,12 @@ static clattn_tensor dense(const clattn_plan *plan, const clattn_tensor *t, int 
 static clattn_status ask_for(clattn_plan *plan, int i, const char *why) {
     clattn_status status = CLATTN_OK;
     cla_pack *pack = plan->pack;
-    int64_t elements;
+    int64_t elements, bytes;
     const clattn_tensor d = dense(plan, tensor_at(&plan->problem, i), i, &elements);
+    const bool fits = cla_mul(elements, (int64_t)clattn_dtype_size(d.dtype), &bytes);
     char what[64];
     snprintf(what, sizeof what, "a copy of %s: %s", names[i], why);
-    CLA_TRY(cla_plan_scratch(plan, elements * (int64_t)clattn_dtype_size(d.dtype), what, &pack->at_bytes[i]));
+    CLA_TRY(cla_plan_scratch(plan, fits ? bytes : INT64_MAX, what, &pack->at_bytes[i]));
     pack->active[i] = true;
 done:
     return status;
@@ -163,6 +166,8 @@ done:
 static clattn_status copy_in(clattn_plan *plan, int i) {
     const cla_pack *pack = plan->pack;
     clattn_tensor from = pack->original[i], to = *tensor_at(&plan->problem, i);
+    if (clattn_tensor_elements(&to) == 0) /* its strides say nothing */
+        return CLATTN_OK;
     for (int axis = 0; axis < 4; axis++)
         if (to.stride[axis] == 0)
             from.shape[axis] = to.shape[axis] = 1;

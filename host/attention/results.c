@@ -17,21 +17,6 @@ static clattn_status check_output(const clattn_tensor *t, const char *name) {
     return CLATTN_OK;
 }
 
-/* Where a tensor lies: a device's or host's memory from byte *begin to *end. Views with gaps have none, since others
- * may lie in the gaps. */
-static bool dense_bytes(const clattn_tensor *t, const void **storage, uintptr_t *begin, uintptr_t *end) {
-    int64_t first, last;
-    const int64_t n = t->rank > 0 ? clattn_tensor_elements(t) : 0;
-    const uintptr_t base = t->buffer ? 0 : (uintptr_t)t->host;
-    if (n <= 0 || cla_view_bytes(t, "a tensor", &first, &last) != CLATTN_OK ||
-        (size_t)(last - first) != clattn_dtype_bytes(t->dtype, (size_t)n))
-        return false;
-    *storage = t->buffer;
-    *begin = base + (uintptr_t)first;
-    *end = base + (uintptr_t)last;
-    return true;
-}
-
 /* No output may lie over an input or another output: kernels read inputs after they have begun to write. */
 static clattn_status check_apart(const clattn_attention_args *a) {
     enum { OUTPUTS = 5, TENSORS = 12 };
@@ -39,12 +24,9 @@ static clattn_status check_apart(const clattn_attention_args *a) {
                                                "k", "v",   "keep",    "drop",        "bias",    "sinks"};
     const clattn_tensor *const all[TENSORS] = {&a->o, &a->lse, &a->weights, &a->column_sums, &a->entropy, &a->q,
                                                &a->k, &a->v,   &a->keep,    &a->drop,        &a->bias,    &a->sinks};
-    const void *mine, *other;
-    uintptr_t begin, end, from, to;
     for (int i = 0; i < OUTPUTS; i++)
         for (int j = i + 1; j < TENSORS; j++)
-            if (dense_bytes(all[i], &mine, &begin, &end) && dense_bytes(all[j], &other, &from, &to) && mine == other &&
-                begin < to && from < end)
+            if (cla_view_meets(all[i], all[j]))
                 return cla_error(CLATTN_E_ARGUMENT, "%s: lies over %s; give it memory of its own", names[i], names[j]);
     return CLATTN_OK;
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 enum { O, LSE, WEIGHTS, ENTROPY, COLUMN_SUMS };
+static const char *const names[CLATTN_VERDICTS] = {"o", "lse", "weights", "entropy", "column_sums"};
 
 /* One output while it is judged. */
 typedef struct {
@@ -322,14 +323,42 @@ static void conclude(session *s, bool all) {
     }
 }
 
+/* What takes the expected results: shaped as the outputs, dense and in f64 on the host. */
+static clattn_status check_exact(const cla_problem *p, int64_t rows, const clattn_tensor *exact) {
+    clattn_status status = CLATTN_OK;
+    clattn_tensor *outputs[CLATTN_VERDICTS];
+    cla_problem x = *p;
+    cla_outputs_of(&x, outputs);
+    for (int i = 0; exact && i < CLATTN_VERDICTS; i++) {
+        char text[200], other[200], name[40];
+        if (!cla_present(&exact[i]))
+            continue;
+        snprintf(name, sizeof name, "exact %s", names[i]);
+        CLA_TRY(cla_view_check(&exact[i], name));
+        CLA_CHECK(rows == CLATTN_ALL_ROWS, CLATTN_E_ARGUMENT, "%s: is given with %lld rows; it takes CLATTN_ALL_ROWS",
+                  name, (long long)rows);
+        CLA_CHECK(exact[i].dtype == CLATTN_F64, CLATTN_E_DTYPE, "%s: is %s; expected results are f64", name,
+                  clattn_dtype_name(exact[i].dtype));
+        const clattn_tensor t = exact[i].rank <= 4 ? cla_view_lift(&exact[i]) : exact[i];
+        const clattn_tensor dense = clattn_tensor_host(NULL, CLATTN_F64, 4, outputs[i]->shape);
+        CLA_CHECK(cla_present(outputs[i]) && cla_view_same_layout(&t, &dense), CLATTN_E_SHAPE,
+                  "%s %s: it is dense and has the shape of the output, %s", name,
+                  cla_shape_text(&exact[i], text, sizeof text), cla_shape_text(outputs[i], other, sizeof other));
+        CLA_CHECK(!exact[i].buffer && (exact[i].host || clattn_tensor_elements(&t) == 0), CLATTN_E_ARGUMENT,
+                  "%s: is no host array", name);
+    }
+done:
+    return status;
+}
+
 clattn_status cla_verify_problem(const cla_problem *p, int64_t rows, const clattn_tensor *exact,
                                  clattn_verification *result) {
-    static const char *const names[CLATTN_VERDICTS] = {"o", "lse", "weights", "entropy", "column_sums"};
     clattn_status status = CLATTN_OK;
     cla_host_problem host = {0};
     session s = {.result = result};
     *result = (clattn_verification){.ok = true};
     CLA_CHECK(rows > 0, CLATTN_E_ARGUMENT, "verify: %lld rows; give 1 or more, or CLATTN_ALL_ROWS", (long long)rows);
+    CLA_TRY(check_exact(p, rows, exact));
     CLA_TRY(cla_host_problem_init(p, &host));
     CLA_TRY(clattn_context_create("cpu", NULL, &s.cpu));
     s.p = &host.problem;
@@ -374,6 +403,7 @@ clattn_status clattn_verify(const clattn_attention_args *args, int64_t rows, con
     clattn_status status = CLATTN_OK;
     cla_problem p = {0};
     CLA_CHECK(args && result, CLATTN_E_ARGUMENT, "verify: %s is NULL", args ? "result" : "args");
+    *result = (clattn_verification){0};
     CLA_TRY(cla_problem_init(&p, args));
     CLA_TRY(cla_verify_problem(&p, rows, exact, result));
 done:

@@ -97,14 +97,15 @@ static clattn_status ask_for_scratch(clattn_plan *plan, cla_weights *w) {
     clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
     const int64_t size = (int64_t)clattn_dtype_size(p->dtype), heads = p->B * p->H;
-    int64_t parts = 0;
+    int64_t parts = 0, sums = 0;
+    const bool counted = cla_mul(heads, p->N, &sums) && cla_mul(sums, 2 * size, &sums);
     if (w->kernels[SUMS])
-        CLA_TRY(
-            cla_plan_scratch(plan, 2 * heads * p->N * size, "the maximum and sum of each row of weights", &w->sums_at));
+        CLA_TRY(cla_plan_scratch(plan, counted ? sums : INT64_MAX, "the maximum and sum of each row of weights",
+                                 &w->sums_at));
     w->chunks = cla_ceil_div(p->N, CHUNK_TILES * w->tile.rows);
     if (!w->kernels[COLUMNS] || w->chunks == 1)
         goto done;
-    const bool fits = cla_mul(heads * w->chunks, p->M, &parts) && cla_mul(parts, size, &parts);
+    const bool fits = cla_mul(heads, w->chunks, &parts) && cla_mul(parts, p->M, &parts) && cla_mul(parts, size, &parts);
     if (!p->batch_invariant && (!fits || parts > cla_plan_scratch_left(plan) / 2)) { /* slower, and in no scratch */
         w->chunks = 1;
         goto done;

@@ -235,7 +235,8 @@ bool cla_check_case_open(clattn_safetensors *file, const char *name, const char 
         if (strcmp(c->op, builders[i].op) != 0)
             continue;
         c->by_algorithm = builders[i].by_algorithm;
-        if (!cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(c->json, "out")))
+        const cJSON *out = cJSON_GetObjectItemCaseSensitive(c->json, "out");
+        if (!cJSON_IsObject(out) || !out->child)
             return cla_check_error(c, "its description names no outputs");
         return builders[i].build(c);
     }

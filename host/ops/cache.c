@@ -51,11 +51,6 @@ done:
     return status;
 }
 
-/* Interleaved caches lie in one another, and that is right. */
-static bool same_place(const clattn_tensor *x, const clattn_tensor *y) {
-    return clattn_tensor_elements(x) > 0 && x->buffer == y->buffer && x->host == y->host && x->offset == y->offset;
-}
-
 /* k and v go together, slot by slot. */
 static clattn_status check_together(append *a) {
     clattn_status status = CLATTN_OK;
@@ -73,8 +68,9 @@ static clattn_status check_together(append *a) {
                   "v_cache: %lld x %lld slots, and k_cache has %lld x %lld", (long long)v_cache->shape[0],
                   (long long)v_cache->shape[2], (long long)y->shape[0], (long long)y->shape[2]);
     }
-    CLA_CHECK(!a->present[0] || !a->present[1] || !same_place(&a->rotations[0].y, &a->rotations[1].y),
-              CLATTN_E_ARGUMENT, "v_cache: is k_cache; give it memory of its own");
+    /* Interleaved caches lie in one another, and that is right. */
+    CLA_CHECK(!a->present[0] || !a->present[1] || !cla_view_meets(&a->rotations[0].y, &a->rotations[1].y),
+              CLATTN_E_ARGUMENT, "v_cache: lies over k_cache; give it memory of its own");
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 2; j++)
             if (a->present[i] && a->present[j])

@@ -97,18 +97,20 @@ static row_sum weigh(const cla_ref_attention *a, const cla_ref_batch *batch, int
     if (sink != (SUM)-INFINITY)
         r.l = EXP(sink - r.m);
     SUM spread = 0, sum = 0; /* of exp(s - m) (m - s), and of exp(s - m) */
+    bool seen = false;
     for (int64_t j = 0; j < batch->keys; j++)
         if (s[j] == (SUM)-INFINITY) {
             s[j] = -1;
         } else {
             const SUM e = EXP(s[j] - r.m);
+            seen = true;
             spread += e == 0 ? 0 : e * (r.m - s[j]);
             sum += e;
             s[j] = e;
             r.l += e;
         }
     if (entropy)
-        *entropy = r.l == 0 ? 0 : (sum * LOG(r.l) + spread) / r.l;
+        *entropy = !seen ? 0 : (sum * LOG(r.l) + spread) / r.l;
     return r;
 }
 

@@ -44,7 +44,7 @@ clattn_tensor clattn_tensor_permute(clattn_tensor t, const int *axes) {
 
 clattn_tensor clattn_tensor_slice(clattn_tensor t, int axis, int64_t begin, int64_t count) {
     int64_t step = 0;
-    if (axis < 0 || axis >= t.rank || t.rank > CLATTN_MAX_RANK || begin < 0 || count < 0 ||
+    if (axis < 0 || axis >= t.rank || t.rank > CLATTN_MAX_RANK || begin < 0 || count < 0 || count > t.shape[axis] ||
         begin > t.shape[axis] - count || !cla_mul(begin, t.stride[axis], &step) ||
         !cla_add(t.offset, step, &t.offset)) {
         t.rank = -1;
@@ -55,7 +55,9 @@ clattn_tensor clattn_tensor_slice(clattn_tensor t, int axis, int64_t begin, int6
 }
 
 clattn_tensor clattn_tensor_split(clattn_tensor t, int axis, int64_t outer) {
-    if (axis < 0 || axis >= t.rank || t.rank >= CLATTN_MAX_RANK || outer < 1 || t.shape[axis] % outer != 0) {
+    int64_t step = 0;
+    if (axis < 0 || axis >= t.rank || t.rank >= CLATTN_MAX_RANK || outer < 1 || t.shape[axis] % outer != 0 ||
+        !cla_mul(t.stride[axis], t.shape[axis] / outer, &step)) {
         t.rank = -1;
         return t;
     }
@@ -67,7 +69,7 @@ clattn_tensor clattn_tensor_split(clattn_tensor t, int axis, int64_t outer) {
     t.shape[axis + 1] = inner;
     t.stride[axis + 1] = t.stride[axis];
     t.shape[axis] = outer;
-    t.stride[axis] *= inner;
+    t.stride[axis] = step;
     t.rank++;
     return t;
 }
@@ -106,13 +108,24 @@ static clattn_status check_blocks(const clattn_tensor *t, const char *name) {
                          "multiple",
                          name, clattn_dtype_name(t->dtype), (long long)length, (long long)t->shape[last],
                          (long long)t->offset);
-    for (int i = 0; i <= last; i++)
+    for (int i = 0; i <= last && clattn_tensor_elements(t) > 0; i++)
         if (t->shape[i] > 1 && (i == last ? t->stride[i] != 1 : t->stride[i] % length != 0))
             return cla_error(CLATTN_E_SHAPE,
                              "%s: %s is in blocks of %lld along the last axis, so its stride is 1 there and a multiple "
                              "elsewhere; axis %d has %lld",
                              name, clattn_dtype_name(t->dtype), (long long)length, i, (long long)t->stride[i]);
     return CLATTN_OK;
+}
+
+/* Blocks begin with a scale in f16. */
+static clattn_status check_address(const clattn_tensor *t, const char *name) {
+    const size_t size = cla_is_quantised(t->dtype) ? sizeof(uint16_t) : clattn_dtype_size(t->dtype);
+    if (clattn_tensor_elements(t) == 0 || (uintptr_t)t->host % size == 0)
+        return CLATTN_OK;
+    return cla_error(
+        CLATTN_E_ARGUMENT,
+        "%s: its host array begins at an address that is no multiple of %zu, as %s needs; copy it to one that does",
+        name, size, clattn_dtype_name(t->dtype));
 }
 
 clattn_status cla_view_check(const clattn_tensor *t, const char *name) {
@@ -136,7 +149,9 @@ clattn_status cla_view_check(const clattn_tensor *t, const char *name) {
         !cla_mul(clattn_tensor_elements(t), (int64_t)clattn_dtype_size(t->dtype), &bytes))
         return cla_error(CLATTN_E_SHAPE, "%s %s: more elements than 64 bits count", name,
                          cla_shape_text(t, text, sizeof text));
-    const clattn_status status = check_blocks(t, name);
+    clattn_status status = check_blocks(t, name);
+    if (status == CLATTN_OK)
+        status = check_address(t, name);
     return status == CLATTN_OK ? cla_view_range(t, name, &first, &end) : status;
 }
 
@@ -149,6 +164,8 @@ clattn_status cla_view_range(const clattn_tensor *t, const char *name, int64_t *
         if (!cla_mul(t->shape[i] - 1, t->stride[i], &step) || !cla_add(last, step, &last))
             return cla_error(CLATTN_E_SHAPE, "%s: strides reach past 64 bits", name);
     const int64_t length = (int64_t)clattn_dtype_length(t->dtype);
+    if (length == 0)
+        return cla_error(CLATTN_E_DTYPE, "%s: %d is no dtype", name, (int)t->dtype);
     if (!cla_add(last, 1, &last) || !cla_mul(last / length, (int64_t)clattn_dtype_size(t->dtype), &bytes))
         return cla_error(CLATTN_E_SHAPE, "%s: strides reach past 64 bits", name);
     *first = t->offset;
@@ -179,6 +196,37 @@ bool cla_view_overlaps(const clattn_tensor *t) {
         reach += (t->shape[order[i]] - 1) * t->stride[order[i]];
     }
     return false;
+}
+
+/* The memory of a view, of a device or the host: from byte begin to end. Only dense views take all of it. */
+typedef struct {
+    const void *storage;
+    uintptr_t begin, end;
+    bool dense;
+} stretch;
+
+static bool stretch_of(const clattn_tensor *t, stretch *s) {
+    int64_t first, end;
+    const int64_t n = t->rank > 0 ? clattn_tensor_elements(t) : 0;
+    const uintptr_t base = t->buffer ? 0 : (uintptr_t)t->host;
+    if (n <= 0 || cla_view_bytes(t, "a tensor", &first, &end) != CLATTN_OK)
+        return false;
+    *s = (stretch){.storage = t->buffer,
+                   .begin = base + (uintptr_t)first,
+                   .end = base + (uintptr_t)end,
+                   .dense = (size_t)(end - first) == clattn_dtype_bytes(t->dtype, (size_t)n)};
+    return true;
+}
+
+static bool holds_an_end(const stretch *x, const stretch *y) {
+    return (y->begin >= x->begin && y->begin < x->end) || (y->end > x->begin && y->end <= x->end);
+}
+
+bool cla_view_meets(const clattn_tensor *a, const clattn_tensor *b) {
+    stretch x, y;
+    return stretch_of(a, &x) && stretch_of(b, &y) && x.storage == y.storage &&
+           (x.begin == y.begin || x.end == y.end || (x.dense && holds_an_end(&x, &y)) ||
+            (y.dense && holds_an_end(&y, &x)));
 }
 
 clattn_tensor cla_view_lift(const clattn_tensor *t) {

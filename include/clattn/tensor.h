@@ -39,7 +39,7 @@ typedef struct clattn_tensor {
     int64_t stride[CLATTN_MAX_RANK]; /* elements; 0 broadcasts. Of blocks: 1 on the last axis, else multiples of 32 */
     int64_t offset;                  /* elements, to the first one */
     clattn_buffer *buffer;           /* either a buffer of the context */
-    void *host;                      /* or an array of the caller's, not written unless it is an output */
+    void *host;                      /* or an array of the caller's, aligned as its type, written only as an output */
 } clattn_tensor;
 
 /* Bytes of one element, of a block where elements are packed; 0 for a number that is no dtype. */
