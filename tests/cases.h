@@ -7,25 +7,11 @@
 #ifndef CASES_H
 #define CASES_H
 
+#include "each_runner.h"
 #include "oracle.h"
 #include "testing.h"
 #include <math.h>
 #include <stdio.h>
-
-typedef void (*case_check)(const oracle_runner *runner, clattn_dtype dtype);
-
-/* On every algorithm of `opencl` and `cpu`, in f32 and f64. */
-static inline void on_each(case_check check) {
-    oracle_runner runners[ORACLE_RUNNERS];
-    const size_t n = oracle_open(runners);
-    cr_assert_gt(n, 0);
-    for (size_t i = 0; i < n; i++) {
-        check(&runners[i], CLATTN_F32);
-        if (runners[i].has_f64)
-            check(&runners[i], CLATTN_F64);
-    }
-    oracle_close(runners, n);
-}
 
 /* Runs it; without the weights where the algorithm does not give them. */
 static inline void runs(oracle_case *c, const oracle_runner *runner) {

@@ -3,6 +3,7 @@
 #ifndef IDENTITIES_H
 #define IDENTITIES_H
 
+#include "each_runner.h"
 #include "oracle.h"
 #include "testing.h"
 #include <math.h>
@@ -143,19 +144,6 @@ static inline void expect_all(const oracle_runner *r, const char *what, const or
                               bool bits) {
     for (int64_t h = 0; h < x->config.B * x->config.H; h++)
         expect_rows(r, what, x, h, y, h, 0, bits);
-}
-
-/* On every algorithm of `opencl` and `cpu`, with sums in f32 and f64. */
-static inline void on_each(void (*check)(const oracle_runner *, clattn_dtype)) {
-    oracle_runner runners[ORACLE_RUNNERS];
-    const size_t n = oracle_open(runners);
-    cr_assert_gt(n, 0);
-    for (size_t i = 0; i < n; i++) {
-        check(&runners[i], CLATTN_F32);
-        if (runners[i].has_f64)
-            check(&runners[i], CLATTN_F64);
-    }
-    oracle_close(runners, n);
 }
 
 #endif
