@@ -44,9 +44,8 @@ typedef struct clattn_attention_args {
 
     clattn_tensor lse;     /* out, optional [B, H, N]: natural log of the row's sum, -inf for a row that sees no key */
     clattn_tensor weights; /* out, optional [B, H, N, M]: P, or what the options below say */
-    clattn_tensor
-        column_sums;       /* out, optional [B, H, M]: sum over the queries of P: which keys matter; N = 0: unwritten */
-    clattn_tensor entropy; /* out, optional [B, H, N]: -sum over the keys of P ln P; 0 for a row that sees no key */
+    clattn_tensor column_sums; /* out, optional [B, H, M]: sum over the queries of P; N = 0 leaves it as it is */
+    clattn_tensor entropy;     /* out, optional [B, H, N]: -sum over the keys of P ln P; 0 for a row that sees no key */
 
     clattn_weights_form weights_form;
     bool weights_mean; /* weights is [B, 1, N, M], the mean over the heads; with CLATTN_WEIGHTS_SOFTMAX only */
