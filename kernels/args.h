@@ -163,6 +163,12 @@ typedef struct cla_merge_args {
     cl_int pad;
 } cla_merge_args;
 
+/* What a device can do at most; see peak.cl. */
+typedef struct cla_peak_args {
+    cl_int steps, pad;
+    cl_float factor, addend;
+} cla_peak_args;
+
 /* Strided copy or fill over [n0, n1, n2, n3], innermost last. */
 typedef struct cla_copy_args {
     cl_long n0, n1, n2, n3;

@@ -69,6 +69,8 @@ static const entry entries[] = {
     FIELD5(cla_weights_args, interval, ragged, paged, row_tiles, key_tiles),
     FIELD5(cla_weights_args, chunks, chunk_tiles, has_entropy, q_type, k_type),
     FIELD4(cla_weights_args, page_size, pages, scale, pad),
+    STRUCT(cla_peak_args),
+    FIELD4(cla_peak_args, steps, pad, factor, addend),
     STRUCT(cla_values_args),
     FIELD4(cla_values_args, v_b, v_h, v_j, v_0),
     FIELD(cla_values_args, y_0),

@@ -16,6 +16,8 @@ keys=(
     "copy.cl WG=64"
     "cache.cl WG=64"
     "merge.cl WG=64"
+    "peak.cl LANES=8 WG=1 CHAINS=12"
+    "peak.cl LANES=1 WG=64 CHAINS=8"
     "weights.cl LANES=16 STAGED=1 WG=1 TQ=48 TK=64 DS=64 RQ=6 RV=4"
     "weights.cl LANES=4 STAGED=1 WG=64 TQ=32 TK=32 DS=32 RQ=4 RV=1"
     "weights.cl LANES=4 STAGED=1 WG=1 TQ=12 TK=32 DS=16 RQ=6 RV=2"

@@ -2,6 +2,7 @@
 /* `clattn devices`: every device, its limits, and which algorithm it would use for a typical problem. */
 #include "args.h"
 #include "commands.h"
+#include "job.h"
 #include "progress.h"
 
 #include <cjson/cJSON.h>
@@ -11,10 +12,12 @@
 #include <string.h>
 
 const char *const cla_help_devices =
-    "Usage: clattn devices [--json]\n"
+    "Usage: clattn devices [--json] [--device D] [--peak]\n"
     "\n"
     "Prints every platform and device: what --device takes, limits, and which algorithm it would use for the\n"
     "problem b1 h8 n1024 d64 f32, and why not the others. --json: the same as a JSON list.\n"
+    "--device D: that one alone. --peak: measures what an OpenCL device can do at most: multiply-adds in f32, and\n"
+    "reading from memory and from caches; the best of a few samples, so let nothing else run.\n"
     "The first use of a device builds its kernels, which may take some seconds.\n";
 
 enum { ALGORITHMS_MAX = 16, REASON_MAX = 300 };
@@ -23,6 +26,8 @@ typedef struct verdicts {
     char chosen[48];                          /* "" when there is none */
     char error[REASON_MAX];                   /* then why */
     char reasons[ALGORITHMS_MAX][REASON_MAX]; /* by algorithm: why not; "" for the chosen one */
+    bool measured;                            /* peak holds */
+    clattn_peak peak;
 } verdicts;
 
 /* ---- what it would use ---- */
@@ -58,7 +63,7 @@ static void reasons_of(clattn_context *context, const probe *p, verdicts *v) {
     }
 }
 
-static void judge(const clattn_device_info *device, verdicts *v) {
+static void judge(const clattn_device_info *device, bool peak, verdicts *v) {
     clattn_context *context = NULL;
     clattn_plan *plan = NULL;
     clattn_plan_info info;
@@ -79,6 +84,11 @@ static void judge(const clattn_device_info *device, verdicts *v) {
         snprintf(v->error, sizeof v->error, "%s", clattn_last_error());
     if (context)
         reasons_of(context, &p, v);
+    if (context && peak && device->is_opencl) {
+        v->measured = clattn_device_peak(context, &v->peak) == CLATTN_OK;
+        if (!v->measured)
+            snprintf(v->error, sizeof v->error, "%s", clattn_last_error());
+    }
     clattn_plan_destroy(plan);
     for (int i = 0; i < 4; i++)
         clattn_buffer_destroy(p.buffers[i]);
@@ -116,6 +126,13 @@ static void print_limits(const clattn_device_info *d) {
     printf("  types        f32%s%s\n", d->has_f64 ? ", f64" : "; no f64", d->has_f16 ? ", f16" : "");
 }
 
+static void print_peak(const clattn_peak *p) {
+    char memory[40], cached[40];
+    printf("  peak         %.1f GFLOP/s (f32 multiply-adds), reads %.1f GB/s from memory (%s), %.1f from caches (%s)\n",
+           p->gflops, p->gbytes, bytes_text(p->memory_bytes, memory, sizeof memory), p->cached_gbytes,
+           bytes_text(p->cached_bytes, cached, sizeof cached));
+}
+
 static void print_device(const clattn_device_info *d, const verdicts *v) {
     printf("%s  %s (%s)\n", d->spec, d->name, class_name(d));
     if (d->is_opencl)
@@ -127,6 +144,8 @@ static void print_device(const clattn_device_info *d, const verdicts *v) {
         return;
     }
     print_limits(d);
+    if (v->measured)
+        print_peak(&v->peak);
     if (!v->chosen[0])
         printf("  would use    nothing: %s\n", v->error);
     else
@@ -166,6 +185,14 @@ static cJSON *json_device(const clattn_device_info *d, const verdicts *v) {
         cJSON_AddNullToObject(o, "algorithm");
     if (v->error[0])
         cJSON_AddStringToObject(o, "error", v->error);
+    if (v->measured) {
+        cJSON *peak = cJSON_AddObjectToObject(o, "peak");
+        cJSON_AddNumberToObject(peak, "gflops", v->peak.gflops);
+        cJSON_AddNumberToObject(peak, "gbytes", v->peak.gbytes);
+        cJSON_AddNumberToObject(peak, "memory_bytes", (double)v->peak.memory_bytes);
+        cJSON_AddNumberToObject(peak, "cached_gbytes", v->peak.cached_gbytes);
+        cJSON_AddNumberToObject(peak, "cached_bytes", (double)v->peak.cached_bytes);
+    }
     cJSON *not_used = cJSON_AddObjectToObject(o, "not");
     for (size_t i = 0; i < clattn_algorithm_count() && i < ALGORITHMS_MAX; i++)
         if (v->reasons[i][0])
@@ -186,28 +213,47 @@ static int print_json(const clattn_device_info *devices, const verdicts *v, size
     return CLA_EXIT_OK;
 }
 
+/* All devices, or the one that is named: *devices is to be freed. */
+static int find_devices(const char *name, clattn_device_info **devices, size_t *count) {
+    size_t written = 0;
+    clattn_context *context = NULL;
+    clattn_status status = clattn_devices(NULL, 0, count);
+    if (name) {
+        const int exit_status = cla_open(name, &context);
+        if (exit_status != CLA_EXIT_OK)
+            return exit_status;
+        *count = 1;
+    }
+    *devices = status == CLATTN_OK ? calloc(*count + 1, sizeof **devices) : NULL;
+    if (name && *devices)
+        status = clattn_context_info(context, *devices);
+    else if (*devices)
+        status = clattn_devices(*devices, *count, &written);
+    clattn_context_destroy(context);
+    if (status != CLATTN_OK)
+        return cla_fail_status(status, "devices");
+    if (!*devices)
+        return cla_fail(CLA_EXIT_FAILED, "devices: out of memory for %zu devices", *count);
+    *count = name || *count < written ? *count : written;
+    return CLA_EXIT_OK;
+}
+
 int cla_cmd_devices(int argc, char **argv) {
-    static const cla_arg_spec specs[] = {{"json", 0, CLA_ARG_FLAG}, {NULL, 0, CLA_ARG_FLAG}};
+    static const cla_arg_spec specs[] = {
+        {"json", 0, CLA_ARG_FLAG}, {"device", 'd', CLA_ARG_VALUE}, {"peak", 0, CLA_ARG_FLAG}, {NULL, 0, CLA_ARG_FLAG}};
     cla_args args;
+    clattn_device_info *devices = NULL;
+    size_t count = 0;
     int exit_status = cla_args_parse("devices", argc, argv, specs, 0, 0, "", &args);
     if (exit_status != CLA_EXIT_OK)
         return exit_status;
-    size_t count = 0, written = 0;
-    clattn_status status = clattn_devices(NULL, 0, &count);
-    if (status != CLATTN_OK)
-        return cla_fail_status(status, "devices");
-    clattn_device_info *devices = calloc(count + 1, sizeof *devices);
+    exit_status = find_devices(cla_args_value(&args, "device"), &devices, &count);
     verdicts *v = calloc(count + 1, sizeof *v);
-    if (devices && v)
-        status = clattn_devices(devices, count, &written);
-    count = written < count ? written : count;
-    if (!devices || !v)
+    if (exit_status == CLA_EXIT_OK && !v)
         exit_status = cla_fail(CLA_EXIT_FAILED, "devices: out of memory for %zu devices", count);
-    else if (status != CLATTN_OK)
-        exit_status = cla_fail_status(status, "devices");
     for (size_t i = 0; exit_status == CLA_EXIT_OK && i < count; i++) {
         if (devices[i].usable)
-            judge(&devices[i], &v[i]);
+            judge(&devices[i], cla_args_given(&args, "peak"), &v[i]);
         if (!cla_args_given(&args, "json"))
             print_device(&devices[i], &v[i]);
     }

@@ -8,6 +8,7 @@
 #include <clattn/context.h>
 #include <clattn/io.h>
 #include <clattn/lint.h>
+#include <clattn/measure.h>
 #include <clattn/status.h>
 #include <clattn/tensor.h>
 #include <clattn/verify.h>
