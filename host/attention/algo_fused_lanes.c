@@ -45,12 +45,10 @@ static bool suits(const cla_problem *p, const clattn_device_info *device, char *
 }
 
 static const blocks *blocks_for(const clattn_device_info *device, clattn_dtype dtype) {
-    const int width = (int)device->vector_floats / (dtype == CLATTN_F64 ? 2 : 1);
-    const size_t last = sizeof block_table / sizeof *block_table - 1;
-    for (size_t i = 0; i < last; i++)
-        if (width >= block_table[i].lanes)
-            return &block_table[i];
-    return &block_table[last];
+    const blocks *x = block_table;
+    while (x->lanes > cla_vectors_for(device, dtype).lanes)
+        x++;
+    return x;
 }
 
 /* Storage that the kernel cannot read where it lies, as the type of the sums in one piece. */
@@ -125,7 +123,6 @@ done:
 }
 
 static clattn_status execute(clattn_plan *plan) {
-    clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
     const state *s = plan->state;
     cla_attention_args a;
@@ -135,21 +132,7 @@ static clattn_status execute(clattn_plan *plan) {
     a.columns = (cl_int)s->columns;
     a.chunks = (cl_int)s->chunks;
     a.long_first = s->long_first;
-    clattn_buffer *counts;
-    CLA_TRY(cla_profile_counts(plan->context, s->kernel, &counts));
-    a.has_counts = counts != NULL;
-    const cla_arg args[] = {CLA_ARG_BUFFER(p->q.buffer),      CLA_ARG_BUFFER(p->k.buffer),
-                            CLA_ARG_BUFFER(p->v.buffer),      CLA_ARG_BUFFER(p->o.buffer),
-                            CLA_ARG_BUFFER(p->lse.buffer),    CLA_ARG_BUFFER(plan->spans),
-                            CLA_ARG_BUFFER(p->keep.buffer),   CLA_ARG_BUFFER(p->drop.buffer),
-                            CLA_ARG_BUFFER(p->bias.buffer),   CLA_ARG_BUFFER(plan->slopes),
-                            CLA_ARG_BUFFER(plan->q_segments), CLA_ARG_BUFFER(plan->k_segments),
-                            CLA_ARG_BUFFER(p->sinks.buffer),  CLA_ARG_BUFFER(plan->table),
-                            CLA_ARG_BUFFER(counts),           CLA_ARG_VALUE(a)};
-    CLA_TRY(cla_launch(plan->context, s->kernel, s->tiles * s->chunks * p->H * p->B, args,
-                       (int)(sizeof args / sizeof *args)));
-done:
-    return status;
+    return cla_launch_fused(plan, s->kernel, s->tiles * s->chunks * p->H * p->B, NULL, 0, &a);
 }
 
 static void destroy(clattn_plan *plan) {

@@ -53,12 +53,12 @@ static int storage_of(const cla_problem *p) { return p->k.dtype == p->v.dtype ? 
 
 /* Builds: 4 classes of masks x storage (7 types with f64, and any) = at most 32 a type of sums. */
 static cla_key key_for(const cla_problem *p, const clattn_device_info *device, const char *kernel) {
-    const int wide = p->dtype == CLATTN_F64 ? 2 : 1, width = (int)device->vector_floats / wide;
+    const cla_vectors vectors = cla_vectors_for(device, p->dtype);
     cla_key key = cla_key_make("attention_split.cl", kernel);
     key.helper = "lanes.clh";
-    cla_key_define(&key, "REAL", 32 * wide);
-    cla_key_define(&key, "LANES", width >= 16 ? 16 : width >= 8 ? 8 : 4);
-    cla_key_define(&key, "ACC", device->vector_floats >= 16 ? 16 : 8);
+    cla_key_define(&key, "REAL", p->dtype == CLATTN_F64 ? 64 : 32);
+    cla_key_define(&key, "LANES", vectors.lanes);
+    cla_key_define(&key, "ACC", vectors.registers / 2);
     cla_key_define(&key, "STAGED", 1);
     cla_key_define(&key, "STORAGE", storage_of(p));
     cla_key_define(&key, "MASKS", (p->interval ? 1 : 0) | (p->score ? 2 : 0));
@@ -150,28 +150,8 @@ static clattn_status execute(clattn_plan *plan) {
     a.split_keys = (cl_int)s->split_keys;
     a.part = (cl_int)s->part;
     a.part_0 = (cl_long)(s->parts_at / clattn_dtype_size(p->dtype));
-    clattn_buffer *counts;
-    CLA_TRY(cla_profile_counts(plan->context, s->split, &counts));
-    a.has_counts = counts != NULL;
-    const cla_arg args[] = {CLA_ARG_BUFFER(p->q.buffer),
-                            CLA_ARG_BUFFER(p->k.buffer),
-                            CLA_ARG_BUFFER(p->v.buffer),
-                            CLA_ARG_BUFFER(p->o.buffer),
-                            CLA_ARG_BUFFER(p->lse.buffer),
-                            CLA_ARG_BUFFER(plan->spans),
-                            CLA_ARG_BUFFER(p->keep.buffer),
-                            CLA_ARG_BUFFER(p->drop.buffer),
-                            CLA_ARG_BUFFER(p->bias.buffer),
-                            CLA_ARG_BUFFER(plan->slopes),
-                            CLA_ARG_BUFFER(plan->q_segments),
-                            CLA_ARG_BUFFER(plan->k_segments),
-                            CLA_ARG_BUFFER(p->sinks.buffer),
-                            CLA_ARG_BUFFER(plan->table),
-                            CLA_ARG_BUFFER(counts),
-                            CLA_ARG_BUFFER(plan->scratch),
-                            CLA_ARG_VALUE(a)};
-    CLA_TRY(cla_launch(plan->context, s->split, s->tiles * s->splits * s->chunks * p->Hk * p->B, args,
-                       (int)(sizeof args / sizeof *args)));
+    const cla_arg parts = CLA_ARG_BUFFER(plan->scratch);
+    CLA_TRY(cla_launch_fused(plan, s->split, s->tiles * s->splits * s->chunks * p->Hk * p->B, &parts, 1, &a));
     if (s->splits > 1)
         CLA_TRY(merge(plan, &a));
 done:

@@ -144,12 +144,10 @@ static clattn_status execute(clattn_plan *plan) {
     clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
     const variant *v = NULL;
-    clattn_buffer *counts = NULL;
     cla_attention_args a;
     if (p->Dv == 0 && !cla_present(&p->lse))
         goto done;
     CLA_TRY(variant_for_bound(plan, &v));
-    CLA_TRY(cla_profile_counts(plan->context, v->kernel, &counts));
     const cla_tiling *t = &v->tiling;
     cla_fill_attention_args(plan, &a);
     a.rows = t->rows;
@@ -157,17 +155,7 @@ static clattn_status execute(clattn_plan *plan) {
     a.columns = t->columns;
     a.chunks = t->chunks;
     a.long_first = p->causal;
-    a.has_counts = counts != NULL;
-    const cla_arg args[] = {CLA_ARG_BUFFER(p->q.buffer),      CLA_ARG_BUFFER(p->k.buffer),
-                            CLA_ARG_BUFFER(p->v.buffer),      CLA_ARG_BUFFER(p->o.buffer),
-                            CLA_ARG_BUFFER(p->lse.buffer),    CLA_ARG_BUFFER(plan->spans),
-                            CLA_ARG_BUFFER(p->keep.buffer),   CLA_ARG_BUFFER(p->drop.buffer),
-                            CLA_ARG_BUFFER(p->bias.buffer),   CLA_ARG_BUFFER(plan->slopes),
-                            CLA_ARG_BUFFER(plan->q_segments), CLA_ARG_BUFFER(plan->k_segments),
-                            CLA_ARG_BUFFER(p->sinks.buffer),  CLA_ARG_BUFFER(plan->table),
-                            CLA_ARG_BUFFER(counts),           CLA_ARG_VALUE(a)};
-    CLA_TRY(cla_launch(plan->context, v->kernel, (int64_t)a.tiles * a.chunks * p->H * p->B, args,
-                       (int)(sizeof args / sizeof *args)));
+    CLA_TRY(cla_launch_fused(plan, v->kernel, (int64_t)a.tiles * a.chunks * p->H * p->B, NULL, 0, &a));
 done:
     return status;
 }

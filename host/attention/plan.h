@@ -48,11 +48,22 @@ void cla_explain_costs(clattn_plan *plan);
 clattn_status cla_plan_upload(clattn_plan *plan, const char *what, const void *data, int64_t count, size_t size,
                               clattn_buffer **buffer);
 
-/* Arguments of the fused kernels, for the tensors as they are bound now. Tiles and chunks are left to the caller. */
+/* fused.c, for the fused algorithms. Arguments of their kernels, for the tensors as they are bound now; tiles and
+ * chunks are left to the caller. */
 struct cla_attention_args;
 void cla_fill_attention_args(const clattn_plan *plan, struct cla_attention_args *args);
 struct cla_mask_args;
 void cla_fill_mask_args(const cla_problem *p, struct cla_mask_args *args);
+/* Enqueues a kernel whose arguments are the tensors, masks and tables in the order of attention_lanes.cl, then `more`
+ * (at most CLA_FUSED_MORE), then *args, whose has_counts it sets. */
+enum { CLA_FUSED_MORE = 2 };
+clattn_status cla_launch_fused(const clattn_plan *plan, cla_kernel *kernel, int64_t groups, const cla_arg *more,
+                               int more_count, struct cla_attention_args *args);
+/* Vectors of a CPU-class device: lanes of the type of sums (16, 8 or 4), and how many registers hold one. */
+typedef struct cla_vectors {
+    int lanes, registers;
+} cla_vectors;
+cla_vectors cla_vectors_for(const clattn_device_info *device, clattn_dtype dtype);
 
 /* pack.c: gives q, k, v and o (and bias) a last stride of 1 and the type of the sums, and k and v one piece without
  * blocks, where an algorithm needs it. */

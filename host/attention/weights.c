@@ -50,13 +50,11 @@ static uint64_t local_bytes(const tiling *t, clattn_dtype dtype) {
 }
 
 static tiling tiling_for(const clattn_device_info *device, clattn_dtype dtype) {
-    const int width = (int)device->vector_floats / (dtype == CLATTN_F64 ? 2 : 1);
-    const size_t last = sizeof cpu_table / sizeof *cpu_table - 1;
-    size_t i = 0;
-    while (i < last && width < cpu_table[i].lanes)
-        i++;
+    const tiling *cpu = cpu_table;
+    while (cpu->lanes > cla_vectors_for(device, dtype).lanes)
+        cpu++;
     const bool is_cpu = device->device_class == CLATTN_DEVICE_CPU;
-    const tiling *t = is_cpu || device->max_work_group < (uint64_t)gpu_tiles.group ? &cpu_table[i]
+    const tiling *t = is_cpu || device->max_work_group < (uint64_t)gpu_tiles.group ? cpu
                       : dtype == CLATTN_F64                                        ? &gpu_tiles_f64
                                                                                    : &gpu_tiles;
     return local_bytes(t, dtype) <= device->local_bytes ? *t : small_tiles;

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the fused algorithms share: the arguments of their kernels, in one order, and the vectors of a device. */
+#include "args.h"
+#include "attention/plan.h"
+#include <string.h>
+
+void cla_fill_mask_args(const cla_problem *p, cla_mask_args *a) {
+    *a = (cla_mask_args){.left = p->left,
+                         .right = p->right,
+                         .N = (cl_int)p->N,
+                         .M = (cl_int)p->M,
+                         .causal = p->causal,
+                         .windowed = p->windowed,
+                         .bias_type = (cl_int)p->bias.dtype,
+                         .has_slopes = p->slopes != NULL,
+                         .has_segments = p->q_segments != NULL,
+                         .has_sinks = cla_present(&p->sinks),
+                         .softcap = (cl_float)p->softcap};
+    memcpy(&a->softcap_bits, &p->softcap, sizeof a->softcap_bits);
+    a->has_keep = cla_present(&p->keep);
+    a->has_drop = cla_present(&p->drop);
+    a->has_bias = cla_present(&p->bias);
+    a->keep_b = p->keep.stride[0], a->keep_h = p->keep.stride[1], a->keep_i = p->keep.stride[2];
+    a->keep_j = p->keep.stride[3], a->keep_0 = p->keep.offset;
+    a->drop_b = p->drop.stride[0], a->drop_h = p->drop.stride[1], a->drop_i = p->drop.stride[2];
+    a->drop_j = p->drop.stride[3], a->drop_0 = p->drop.offset;
+    a->bias_b = p->bias.stride[0], a->bias_h = p->bias.stride[1], a->bias_i = p->bias.stride[2];
+    a->bias_j = p->bias.stride[3], a->bias_0 = p->bias.offset;
+    a->sinks_0 = p->sinks.offset;
+}
+
+void cla_fill_attention_args(const clattn_plan *plan, cla_attention_args *a) {
+    const cla_problem *p = &plan->problem;
+    *a = (cla_attention_args){.N = (cl_int)p->N,
+                              .M = (cl_int)p->M,
+                              .D = (cl_int)p->D,
+                              .Dv = (cl_int)p->Dv,
+                              .H = (cl_int)p->H,
+                              .group = (cl_int)p->group,
+                              .has_lse = cla_present(&p->lse),
+                              .ragged = p->ragged,
+                              .q_type = (cl_int)p->q.dtype,
+                              .k_type = (cl_int)p->k.dtype,
+                              .v_type = (cl_int)p->v.dtype,
+                              .o_type = (cl_int)p->o.dtype,
+                              .scale = (cl_float)p->scale};
+    memcpy(&a->scale_bits, &p->scale, sizeof a->scale_bits);
+    a->q_b = p->q.stride[0], a->q_h = p->q.stride[1], a->q_i = p->q.stride[2], a->q_0 = p->q.offset;
+    a->k_b = p->k.stride[0], a->k_h = p->k.stride[1], a->k_j = p->k.stride[2], a->k_0 = p->k.offset;
+    a->v_b = p->v.stride[0], a->v_h = p->v.stride[1], a->v_j = p->v.stride[2], a->v_0 = p->v.offset;
+    a->o_b = p->o.stride[0], a->o_h = p->o.stride[1], a->o_i = p->o.stride[2], a->o_0 = p->o.offset;
+    a->lse_b = p->lse.stride[1], a->lse_h = p->lse.stride[2], a->lse_i = p->lse.stride[3], a->lse_0 = p->lse.offset;
+    if (p->page_size) {
+        a->page_size = (cl_int)p->page_size;
+        a->pages = (cl_int)p->table_pages;
+        a->k_page = p->k.stride[0], a->v_page = p->v.stride[0];
+        a->k_b = a->v_b = 0;
+    }
+    cla_fill_mask_args(p, &a->mask);
+}
+
+enum { BUFFERS = 15 };
+clattn_status cla_launch_fused(const clattn_plan *plan, cla_kernel *kernel, int64_t groups, const cla_arg *more,
+                               int more_count, cla_attention_args *a) {
+    clattn_status status = CLATTN_OK;
+    const cla_problem *p = &plan->problem;
+    clattn_buffer *counts = NULL;
+    CLA_TRY(cla_profile_counts(plan->context, kernel, &counts));
+    a->has_counts = counts != NULL;
+    const clattn_buffer *const buffers[BUFFERS] = {
+        p->q.buffer,      p->k.buffer,      p->v.buffer,     p->o.buffer,    p->lse.buffer,
+        plan->spans,      p->keep.buffer,   p->drop.buffer,  p->bias.buffer, plan->slopes,
+        plan->q_segments, plan->k_segments, p->sinks.buffer, plan->table,    counts};
+    cla_arg args[BUFFERS + CLA_FUSED_MORE + 1];
+    for (int i = 0; i < BUFFERS; i++)
+        args[i] = CLA_ARG_BUFFER(buffers[i]);
+    for (int i = 0; i < more_count; i++)
+        args[BUFFERS + i] = more[i];
+    args[BUFFERS + more_count] = CLA_ARG_VALUE(*a);
+    CLA_TRY(cla_launch(plan->context, kernel, groups, args, BUFFERS + more_count + 1));
+done:
+    return status;
+}
+
+cla_vectors cla_vectors_for(const clattn_device_info *device, clattn_dtype dtype) {
+    const int width = (int)device->vector_floats / (dtype == CLATTN_F64 ? 2 : 1);
+    return (cla_vectors){.lanes = width >= 16  ? 16
+                                  : width >= 8 ? 8
+                                               : 4,
+                         .registers = device->vector_floats >= 16 ? 32 : 16};
+}
