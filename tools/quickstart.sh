@@ -3,6 +3,7 @@
 # Needs Debian or Ubuntu for the packages; writes to build/ only, the results to build/out/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export CLATTN_CACHE_DIR=$PWD/build/cache
 
 steps=5
 step=0

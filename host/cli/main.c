@@ -29,7 +29,8 @@ static void print_help(FILE *to) {
         fprintf(to, "  %-9s %s\n", verbs[i].name, verbs[i].summary);
     fprintf(to, "\n`clattn VERB --help` tells a verb's options; `clattn --version` the version.\n"
                 "Exit status: 0 right, 1 a wrong result or a failed job, 2 wrong use.\n"
-                "Environment: CLATTN_DEVICE is the device where --device is not given.\n");
+                "Environment: CLATTN_DEVICE is the device where --device is not given; CLATTN_CACHE_DIR the folder in\n"
+                "which compiled kernels are kept (default ~/.cache/clattn), or off.\n");
 }
 
 static const verb *find_verb(const char *name) {

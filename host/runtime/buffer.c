@@ -117,6 +117,7 @@ clattn_status cla_buffer_bring_back(clattn_buffer *buffer, void *host, size_t by
     CLA_TRY_CL(code, "map");
     CLA_TRY_CL(clEnqueueUnmapMemObject(queue, buffer->memory, p, 0, NULL, NULL), "unmap");
     CLA_TRY_CL(clFinish(queue), "clFinish");
+    cla_programs_waited(buffer->context);
 done:
     return status;
 }
@@ -201,6 +202,7 @@ clattn_status clattn_buffer_download(clattn_buffer *buffer, size_t offset_bytes,
     CLA_TRY_CL(
         clEnqueueReadBuffer(buffer->context->queue, buffer->memory, CL_TRUE, offset_bytes, bytes, data, 0, NULL, NULL),
         "download");
+    cla_programs_waited(buffer->context);
 done:
     return status;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contexts: one device, one queue, one program cache. The only reader of the environment. */
 #include "base/mem.h"
+#include "base/str.h"
 #include "runtime/state.h"
 #include <clattn/opencl.h>
 #include <stdlib.h>
@@ -8,13 +9,37 @@
 
 static const char *environment_device(void) { return getenv("CLATTN_DEVICE"); }
 
+static clattn_status join(const char *folder, const char *name, char **out) {
+    clattn_status status = CLATTN_OK;
+    cla_str text = {0};
+    cla_str_append(&text, "%s%s", folder, name);
+    CLA_TRY(cla_str_status(&text));
+    *out = text.text;
+    text = (cla_str){0};
+done:
+    cla_str_free(&text);
+    return status;
+}
+
+/* The folder of the binary cache, owned; NULL: none is kept. */
+static clattn_status environment_cache(char **folder) {
+    const char *own = getenv("CLATTN_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    *folder = NULL;
+    if (own)
+        return *own == '\0' || strcmp(own, "off") == 0 ? CLATTN_OK : join(own, "", folder);
+    if (xdg && *xdg == '/')
+        return join(xdg, "/clattn", folder);
+    return home && *home == '/' ? join(home, "/.cache/clattn", folder) : CLATTN_OK;
+}
+
 static clattn_status new_context(clattn_context **out) {
     clattn_status status = CLATTN_OK;
     clattn_context *c = NULL;
     CLA_TRY(cla_alloc(1, sizeof *c, "context", &c));
     pthread_mutex_init(&c->lock, NULL);
-done:
     *out = c;
+    CLA_TRY(environment_cache(&c->cache_folder));
+done:
     return status;
 }
 
@@ -111,6 +136,7 @@ void clattn_context_destroy(clattn_context *context) {
         clReleaseContext(context->cl);
     cla_opening_unlock();
     pthread_mutex_destroy(&context->lock);
+    cla_free(context->cache_folder);
     cla_free(context);
 }
 
@@ -124,7 +150,11 @@ clattn_status clattn_context_info(const clattn_context *context, clattn_device_i
 clattn_status clattn_context_sync(clattn_context *context) {
     if (!context)
         return cla_error(CLATTN_E_ARGUMENT, "context_sync: context is NULL");
-    return context->queue ? cla_cl_error(clFinish(context->queue), "clFinish") : CLATTN_OK;
+    if (!context->queue)
+        return CLATTN_OK;
+    const clattn_status status = cla_cl_error(clFinish(context->queue), "clFinish");
+    cla_programs_waited(context);
+    return status;
 }
 
 void cla_count_bytes(clattn_context *context, int64_t bytes) {

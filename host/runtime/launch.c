@@ -52,6 +52,9 @@ clattn_status cla_launch(clattn_context *context, cla_kernel *kernel, int64_t gr
                kernel->name);
     if (event)
         cla_profile_add(context, kernel->name, event);
+    const unsigned ran = global > CLA_SMALL_ITEMS ? CLA_RAN_LARGE : CLA_RAN_SMALL;
+    if (!(kernel->ran & ran))
+        cla_program_ran(context, kernel, ran);
     CLA_TRY(cla_queue_barrier(context));
 done:
     return status;

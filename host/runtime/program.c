@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program cache of a context. A program is built once for each options text. */
+/* The program cache of a context. A program is made once for each options text: from disk, or built. */
 #include "runtime/program.h"
 
 #include "base/mem.h"
+#include "base/sha256.h"
 #include "base/str.h"
 #include "runtime/kernel.h"
 #include "runtime/state.h"
 #include <stdio.h>
 #include <string.h>
 
-struct cla_program {
-    cla_program *next;
-    char *key; /* file, newline, options */
-    cl_program program;
-};
-
 /* Text that every program starts with, in this order. */
 static const char *const preludes[] = {"args.h", "real.clh", "reduce.clh", "mask.clh"};
 enum { PRELUDES = sizeof preludes / sizeof *preludes };
+
+/* A program's text: for each file a #line, then the file. */
+typedef struct program_text {
+    const char *texts[2 * (PRELUDES + 2)];
+    size_t lengths[2 * (PRELUDES + 2)];
+    char lines[PRELUDES + 2][64];
+    cl_uint count;
+} program_text;
 
 /* -w: PoCL prints the number of its optimizer's warnings to stderr. tools/check_kernels.sh lets no warning through. */
 cla_key cla_key_make(const char *file, const char *kernel) {
@@ -80,25 +83,36 @@ done:
     return status;
 }
 
-static clattn_status build(clattn_context *context, const cla_key *key, cl_program *out) {
-    clattn_status status = CLATTN_OK;
-    const char *texts[2 * (PRELUDES + 2)];
-    size_t lengths[2 * (PRELUDES + 2)];
-    char lines[PRELUDES + 2][64];
-    cl_program program = NULL;
-    cl_int code;
+static clattn_status text_of(const cla_key *key, program_text *t) {
     const int files = PRELUDES + (key->helper ? 2 : 1);
     for (int i = 0; i < files; i++) {
         const char *name = i < PRELUDES ? preludes[i] : i < files - 1 ? key->helper : key->file;
         const cla_source *s = source_named(name);
-        CLA_CHECK(s, CLATTN_E_BUILD, "%s: is not in kernels/CMakeLists.txt", name);
-        snprintf(lines[i], sizeof lines[i], "\n#line 1 \"%s\"\n", s->name);
-        texts[2 * i] = lines[i];
-        lengths[2 * i] = strlen(lines[i]);
-        texts[2 * i + 1] = (const char *)s->text;
-        lengths[2 * i + 1] = s->bytes;
+        if (!s)
+            return cla_error(CLATTN_E_BUILD, "%s: is not in kernels/CMakeLists.txt", name);
+        snprintf(t->lines[i], sizeof t->lines[i], "\n#line 1 \"%s\"\n", s->name);
+        t->texts[2 * i] = t->lines[i];
+        t->lengths[2 * i] = strlen(t->lines[i]);
+        t->texts[2 * i + 1] = (const char *)s->text;
+        t->lengths[2 * i + 1] = s->bytes;
     }
-    program = clCreateProgramWithSource(context->cl, (cl_uint)(2 * files), texts, lengths, &code);
+    t->count = (cl_uint)(2 * files);
+    return CLATTN_OK;
+}
+
+static void digest_of(const program_text *t, unsigned char digest[CLA_SHA256_BYTES]) {
+    cla_sha256 hash;
+    cla_sha256_begin(&hash);
+    for (cl_uint i = 0; i < t->count; i++)
+        cla_sha256_add(&hash, t->texts[i], t->lengths[i]);
+    cla_sha256_end(&hash, digest);
+}
+
+static clattn_status build(clattn_context *context, const cla_key *key, program_text *t, cl_program *out) {
+    clattn_status status = CLATTN_OK;
+    cl_program program = NULL;
+    cl_int code;
+    program = clCreateProgramWithSource(context->cl, t->count, t->texts, t->lengths, &code);
     CLA_TRY_CL(code, "clCreateProgramWithSource");
     code = clBuildProgram(program, 1, &context->device, key->options, NULL, NULL);
     if (code != CL_SUCCESS) {
@@ -114,10 +128,36 @@ done:
     return status;
 }
 
-/* The lock is held while building, so that two threads never build the same program. */
-static clattn_status program_of(clattn_context *context, const cla_key *key, cl_program *out) {
+static void free_program(cla_program *p) {
+    if (!p)
+        return;
+    if (p->program)
+        clReleaseProgram(p->program);
+    cla_free(p->key);
+    cla_free(p->disk_key);
+    cla_free(p);
+}
+
+static clattn_status make_program(clattn_context *context, const cla_key *key, cla_program *p) {
     clattn_status status = CLATTN_OK;
-    cla_program *p;
+    program_text t;
+    unsigned char digest[CLA_SHA256_BYTES];
+    CLA_TRY(text_of(key, &t));
+    if (context->cache_folder) {
+        digest_of(&t, digest);
+        CLA_TRY(cla_program_disk_key(context, key, digest, &p->disk_key));
+        cla_program_restore(context, key, p);
+    }
+    if (!p->program)
+        CLA_TRY(build(context, key, &t, &p->program));
+done:
+    return status;
+}
+
+/* The lock is held while building, so that two threads never build the same program. */
+static clattn_status program_of(clattn_context *context, const cla_key *key, cla_program **out) {
+    clattn_status status = CLATTN_OK;
+    cla_program *p, *made = NULL;
     cla_str text = {0};
     cla_str_append(&text, "%s\n%s", key->file, key->options);
     CLA_TRY(cla_str_status(&text));
@@ -125,19 +165,17 @@ static clattn_status program_of(clattn_context *context, const cla_key *key, cl_
         if (strcmp(p->key, text.text) == 0)
             break;
     if (!p) {
-        cl_program program = NULL;
-        CLA_TRY(build(context, key, &program));
-        if (cla_alloc(1, sizeof *p, "program", &p) != CLATTN_OK) {
-            clReleaseProgram(program);
-            status = CLATTN_E_MEMORY;
-            goto done;
-        }
-        *p = (cla_program){.next = context->programs, .key = text.text, .program = program};
+        CLA_TRY(cla_alloc(1, sizeof *made, "program", &made));
+        CLA_TRY(make_program(context, key, made));
+        made->key = text.text;
         text = (cla_str){0};
-        context->programs = p;
+        made->next = context->programs;
+        context->programs = p = made;
+        made = NULL;
     }
-    *out = p->program;
+    *out = p;
 done:
+    free_program(made);
     cla_str_free(&text);
     return status;
 }
@@ -164,16 +202,17 @@ done:
 clattn_status cla_kernel_create(clattn_context *context, const cla_key *key, size_t work_group, cla_kernel **kernel) {
     clattn_status status = CLATTN_OK;
     cla_kernel *k = NULL;
-    cl_program program = NULL;
+    cla_program *program = NULL;
     cl_int code;
     *kernel = NULL;
     pthread_mutex_lock(&context->lock);
     CLA_CHECK(!key->failed, CLATTN_E_BUILD, "%s: its options take more than %zu bytes", key->file, sizeof key->options);
     CLA_TRY(program_of(context, key, &program));
     CLA_TRY(cla_alloc(1, sizeof *k, "kernel", &k));
+    k->program = program;
     k->work_group = work_group;
     snprintf(k->name, sizeof k->name, "%s", key->kernel);
-    k->kernel = clCreateKernel(program, key->kernel, &code);
+    k->kernel = clCreateKernel(program->program, key->kernel, &code);
     CLA_TRY_CL(code, key->kernel);
     CLA_TRY(check_kernel(context, key, k));
     *kernel = k;
@@ -199,12 +238,18 @@ size_t cla_program_builds(clattn_context *context) {
     return builds;
 }
 
+size_t cla_program_restores(clattn_context *context) {
+    pthread_mutex_lock(&context->lock);
+    const size_t restored = context->restored;
+    pthread_mutex_unlock(&context->lock);
+    return restored;
+}
+
 void cla_programs_destroy(clattn_context *context) {
+    cla_programs_save(context);
     while (context->programs) {
         cla_program *p = context->programs;
         context->programs = p->next;
-        clReleaseProgram(p->program);
-        cla_free(p->key);
-        cla_free(p);
+        free_program(p);
     }
 }

@@ -33,7 +33,8 @@ typedef struct cla_kernel cla_kernel;
  * Errors  CLATTN_E_BUILD (with the first error of the log), CLATTN_E_LIMIT, CLATTN_E_UNSUPPORTED (f64). */
 clattn_status cla_kernel_create(clattn_context *context, const cla_key *key, size_t work_group, cla_kernel **kernel);
 void cla_kernel_destroy(cla_kernel *kernel);
-/* Programs built so far in this context. */
+/* Programs built from source so far in this context, and those taken from the cache on disk. */
 size_t cla_program_builds(clattn_context *context);
+size_t cla_program_restores(clattn_context *context);
 
 #endif

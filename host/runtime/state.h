@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-typedef struct cla_program cla_program; /* program.c */
+typedef struct cla_program cla_program; /* kernel.h */
 typedef struct cla_profile cla_profile; /* profile.c */
 
 struct clattn_context {
@@ -20,7 +20,9 @@ struct clattn_context {
     cla_profile *profile;
     pthread_mutex_t lock; /* programs and profile */
     cla_program *programs;
-    size_t builds;
+    size_t builds, restored; /* programs from source, and from disk */
+    char *cache_folder;      /* of the binary cache on disk; NULL: none */
+    _Atomic int64_t save_at; /* when a waiting call shall save programs, in monotonic seconds; 0: nothing to save */
     _Atomic uint64_t current_bytes, peak_bytes;
 };
 
@@ -47,6 +49,9 @@ clattn_status cla_device_find(const char *spec, cl_device_id *device, clattn_dev
 
 void cla_count_bytes(clattn_context *context, int64_t bytes);
 void cla_programs_destroy(clattn_context *context);
+/* After a call that waited: saves programs that have been unsaved for some seconds. A context that is destroyed before
+ * saves them then. */
+void cla_programs_waited(clattn_context *context);
 
 clattn_status cla_profile_create(clattn_context *context);
 void cla_profile_destroy(clattn_context *context);
