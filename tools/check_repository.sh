@@ -20,11 +20,11 @@ paths() { texts | xargs -0 grep -nIE '(^|[^A-Za-z0-9_.])/(home|root|work|Users)/
 long_files() { find host kernels include -type f -print0 | xargs -0 wc -l | awk '$2 != "total" && $1 > 500'; }
 repeated_names() { find host include -type f -printf '%f\n' | sort | uniq -d; }
 open_ends() {
-    grep -rnwE 'TODO|FIXME|XXX|not implemented' host kernels include examples tests tools .ci --exclude=check_repository.sh || true
+    grep -rnwE 'TODO|FIXME|XXX|not implemented' host kernels include examples tests tools bench .ci --exclude=check_repository.sh || true
 }
 broken_scripts() {
     local script
-    for script in .ci/run tools/*.sh; do bash -n "$script" 2>&1 || true; done
+    for script in .ci/run tools/*.sh bench/*.sh; do bash -n "$script" 2>&1 || true; done
     for script in tests/cli/*.sh; do sh -n "$script" 2>&1 || true; done
 }
 

@@ -1,0 +1,93 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# bench/peers.py, with clattn alone and with those peers that are small: scenarios, goals, results compared, memory,
+# files written. PyTorch, ONNX Runtime and OpenVINO are not asked for: each absent peer is a line with its reason.
+#   peers.sh CLATTN      last line: N passed, N failed; exit status 1 when something failed
+set -u
+build=$(cd "$(dirname "$1")" && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+passed=0
+failed=0
+
+if ! command -v python3 >/dev/null || [ ! -e "$build/bench/libclattn_bench.so" ]; then
+    echo "skipped 1: python3 or bench/libclattn_bench.so is missing"
+    echo "0 passed, 0 failed"
+    exit 0
+fi
+
+ok() { passed=$((passed + 1)); }
+not_ok() {
+    failed=$((failed + 1))
+    echo "FAIL $1"
+    sed 's/^/    /' "$work/out" "$work/err" | tail -5
+}
+run() { # STATUS NAME ARGUMENTS...
+    want=$1
+    name=$2
+    shift 2
+    (cd "$work" && python3 "$root/bench/peers.py" --build "$build" --out "$work/results" --rounds 1 "$@") >"$work/out" 2>"$work/err"
+    status=$?
+    if [ "$status" -eq "$want" ]; then ok; else not_ok "$name: exit status $status, not $want"; fi
+}
+says() { # NAME PATTERN [FILE]
+    if grep -Eq -- "$2" "${3:-$work/out}"; then ok; else not_ok "$1: no line has $2"; fi
+}
+
+# ---- wrong use ----
+run 2 "an unknown peer" --peers torc
+run 2 "an unknown scenario" --peers none --only nosuch
+for line in 'a: b1 n8' 'a: n8 d8 fast' 'n8 d8' 'a: n8 d8 ; peer>=1' 'a: n8 d8 ; faster(b)>=1' 'a: linear m8 n8 d8' 'a: n8 d8 ; order>=1'; do
+    echo "$line" >"$work/wrong.txt"
+    run 2 "a file that says $line" --peers none --scenarios "$work/wrong.txt"
+done
+printf 'a: n8 d8\na: n9 d8\n' >"$work/wrong.txt"
+run 2 "a name twice" --peers none --scenarios "$work/wrong.txt"
+says "a name twice" 'a is there twice' "$work/err"
+
+# ---- the file of the repository can be read: its first scenario's name is asked for ----
+run 0 "a scenario of the repository" --peers none --only tiny --threads 1
+says "a scenario of the repository" '^\| `tiny` \| b8 h12 n32 d32 \| [0-9.]+ ± [0-9]+ % \| [0-9.]+ \| [0-9]+ \| [0-9]+ % \|'
+says "a goal without peers" 'peers >= 1: not measured'
+
+# ---- every kind of problem, judged against double; NumPy where it is there ----
+cat >"$work/some.txt" <<'END'
+# comment
+full:    b2 h4/2 n40 d16                    ; fma>=0 read>=0 call>=0
+causal:  b1 h2 q7 k40 d16 causal=bottom-right ; faster(full)>=0 # comment
+window:  b1 h2 n20 d16 causal window=5,0    ; order(full)<=1000
+masks:   b1 h2 n40 d16 keep bias
+half:    b1 h2 n40 d16 f16
+brain:   b1 h2 n40 d16 bf16
+mixed:   b1 h4 q1 k64 d32 kv=q8_0
+END
+run 0 "problems" --peers numpy --scenarios "$work/some.txt"
+says "problems" '^7 scenarios, .* 0 wrong results'
+says "goals" '^goals: 5, met [45], missed 0, not measured [01]$'
+for name in full causal window masks half brain mixed; do
+    says "a row for $name" "^\\| \`$name\` \\|" "$work/results/peers.md"
+    says "JSON for $name" "\"name\": \"$name\"" "$work/results/peers.json"
+done
+if python3 -c 'import numpy' 2>/dev/null; then
+    says "NumPy's times" '^    clattn plan .*; NumPy article [0-9.]+ ms'
+else
+    says "NumPy is absent" '^skipped peer numpy: No module named .numpy.$'
+    echo "skipped 1: NumPy's times, since python3 has no numpy"
+fi
+
+# ---- goals that cannot be met ----
+echo 'a: n8 d8 ; fma>=2' >"$work/some.txt"
+run 1 "a goal that cannot be met" --peers none --scenarios "$work/some.txt"
+says "a goal that cannot be met" 'fma >= 2: 0\.[0-9]+ \*\*missed\*\*'
+
+# ---- memory, and a document ----
+printf '# x\n<!-- peers -->\nold\n<!-- /peers -->\nrest\n<!-- memory -->\n<!-- /memory -->\n' >"$work/doc.md"
+run 0 "memory" --peers none --problem 'n8 d8' --memory --memory-sizes 128,256 --docs "$work/doc.md"
+says "memory" '^\| clattn \| [0-9.]+ \| [0-9.]+ \|' "$work/doc.md"
+says "the document's table" '^\| `problem` \| n8 d8 \|' "$work/doc.md"
+says "the rest stays" '^rest$' "$work/doc.md"
+if grep -q '^old$' "$work/doc.md"; then not_ok "the old part is still there"; else ok; fi
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
