@@ -251,13 +251,13 @@ int cla_cmd_devices(int argc, char **argv) {
     verdicts *v = calloc(count + 1, sizeof *v);
     if (exit_status == CLA_EXIT_OK && !v)
         exit_status = cla_fail(CLA_EXIT_FAILED, "devices: out of memory for %zu devices", count);
-    for (size_t i = 0; exit_status == CLA_EXIT_OK && i < count; i++) {
+    for (size_t i = 0; exit_status == CLA_EXIT_OK && v && devices && i < count; i++) {
         if (devices[i].usable)
             judge(&devices[i], cla_args_given(&args, "peak"), &v[i]);
         if (!cla_args_given(&args, "json"))
             print_device(&devices[i], &v[i]);
     }
-    if (exit_status == CLA_EXIT_OK && cla_args_given(&args, "json"))
+    if (exit_status == CLA_EXIT_OK && v && devices && cla_args_given(&args, "json"))
         exit_status = print_json(devices, v, count);
     free(devices);
     free(v);

@@ -210,7 +210,7 @@ clattn_status clattn_device_peak(clattn_context *context, clattn_peak *peak) {
     CLA_CHECK(peak, CLATTN_E_ARGUMENT, "device_peak: peak is NULL");
     *peak = (clattn_peak){0};
     CLA_TRY(clattn_meter_create(context, &m));
-    clattn_peak best = {.memory_bytes = m->memory_bytes};
+    clattn_peak best = {.memory_bytes = m ? m->memory_bytes : 0};
     best.cached_bytes = CACHED_BYTES * (context->info.compute_units > 0 ? context->info.compute_units : 1);
     for (int i = 0; i < SAMPLES; i++) {
         double gflops, memory, cached;

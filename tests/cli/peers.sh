@@ -11,8 +11,8 @@ trap 'rm -rf "$work"' EXIT
 passed=0
 failed=0
 
-if ! command -v python3 >/dev/null || [ ! -e "$build/bench/libclattn_bench.so" ]; then
-    echo "skipped 1: python3 or bench/libclattn_bench.so is missing"
+if ! command -v python3 >/dev/null; then
+    echo "skipped 1: there is no python3"
     echo "0 passed, 0 failed"
     exit 0
 fi
