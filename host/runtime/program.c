@@ -12,13 +12,13 @@
 
 /* Text that every program starts with, in this order. */
 static const char *const preludes[] = {"args.h", "real.clh", "reduce.clh", "mask.clh"};
-enum { PRELUDES = sizeof preludes / sizeof *preludes };
+enum { PRELUDES = sizeof preludes / sizeof *preludes, OWN_FILES = 4, MOST_FILES = PRELUDES + OWN_FILES };
 
 /* A program's text: for each file a #line, then the file. */
 typedef struct program_text {
-    const char *texts[2 * (PRELUDES + 2)];
-    size_t lengths[2 * (PRELUDES + 2)];
-    char lines[PRELUDES + 2][64];
+    const char *texts[2 * MOST_FILES];
+    size_t lengths[2 * MOST_FILES];
+    char lines[MOST_FILES][64];
     cl_uint count;
 } program_text;
 
@@ -83,10 +83,23 @@ done:
     return status;
 }
 
+/* The files of a program's text, in their order. */
+static int names_of(const cla_key *key, const char *names[MOST_FILES]) {
+    const char *const own[OWN_FILES] = {key->helper, key->more_helpers[0], key->more_helpers[1], key->file};
+    int files = 0;
+    for (int i = 0; i < PRELUDES; i++)
+        names[files++] = preludes[i];
+    for (int i = 0; i < OWN_FILES; i++)
+        if (own[i])
+            names[files++] = own[i];
+    return files;
+}
+
 static clattn_status text_of(const cla_key *key, program_text *t) {
-    const int files = PRELUDES + (key->helper ? 2 : 1);
+    const char *names[MOST_FILES];
+    const int files = names_of(key, names);
     for (int i = 0; i < files; i++) {
-        const char *name = i < PRELUDES ? preludes[i] : i < files - 1 ? key->helper : key->file;
+        const char *name = names[i];
         const cla_source *s = source_named(name);
         if (!s)
             return cla_error(CLATTN_E_BUILD, "%s: is not in kernels/CMakeLists.txt", name);

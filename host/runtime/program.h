@@ -15,9 +15,10 @@ extern const cla_source cla_sources[]; /* generated; ends with a NULL name */
 /* What decides the code of a kernel. Defines are rendered in the order they were added, so a caller adds them in
  * one fixed order; the text is the cache key, and nothing else may change the code. */
 typedef struct cla_key {
-    const char *file;   /* "attention_lanes.cl" */
-    const char *kernel; /* "attention_lanes" */
-    const char *helper; /* "lanes.clh", compiled before the file; NULL: none. Fixed by the file */
+    const char *file;            /* "attention_lanes.cl" */
+    const char *kernel;          /* "attention_lanes" */
+    const char *helper;          /* "lanes.clh", compiled before the file; NULL: none. Fixed by the file */
+    const char *more_helpers[2]; /* after it; NULL: none */
     char options[1000];
     size_t length;
     bool failed; /* the options did not fit: cla_kernel_create refuses the key */

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* y = act(x W^T + b) for few rows of x, on CPU-class devices: W is read once, as it is stored. LANES ARE TERMS: a
+ * work-item, alone in its group, owns a.panels times LANES columns; RB of them share the reads of x, and LANES sums are
+ * added up together by a tree. W has its terms side by side, and x, of type real, too.
+ * Key: REAL; LANES; STAGED 1; STORAGE: type of W; TOKENS 1 2 4 8: rows of x together.
+ * Private memory: TOKENS LANES vectors. No local memory, no barriers.
+ * The sum of an element depends on its own row and column alone, not on TOKENS. */
+#define RB (TOKENS == 1 ? 4 : TOKENS == 2 ? 4 : TOKENS == 4 ? 2 : 1)
+
+/* The last, partial vector of terms, from k on: zeros for what is not there. */
+INLINE vec some_terms(__global const void *p, long at, int count, int type) {
+    real x[LANES];
+    for (int i = 0; i < LANES; i++)
+        x[i] = i < count ? load_one(p, at + i, type) : R(0.0);
+    return LOAD(0, x);
+}
+
+/* s[RB][TOKENS] = products of RB columns of W, which start at w_at[], with the rows of x at x_at[]. */
+INLINE void multiply(vec s[RB][TOKENS], __global const real *x, const long *x_at, __global const void *w,
+                     const long *w_at, int K) {
+    int k = 0;
+    EACH(r, RB) EACH(t, TOKENS) s[r][t] = (vec)(R(0.0));
+#if STORAGE >= CLA_Q8_0
+    for (; k < K; k += 32)
+        EACH(r, RB) {
+            __global const uchar *block = (__global const uchar *)w + ((w_at[r] + k) >> 5) * BLOCK_BYTES(STORAGE);
+            const vec scale = (vec)(half_at(block));
+            vec q[32 / LANES];
+            EACH(c, 32 / LANES) q[c] = quants_of(block, c, STORAGE);
+            EACH(t, TOKENS) {
+                vec sum = q[0] * LOAD(0, x + x_at[t] + k);
+                for (int c = 1; c < 32 / LANES; c++)
+                    sum = fma(q[c], LOAD(c, x + x_at[t] + k), sum);
+                s[r][t] = fma(scale, sum, s[r][t]);
+            }
+        }
+#else
+    for (; k + LANES <= K; k += LANES) {
+        vec v[TOKENS];
+        EACH(t, TOKENS) v[t] = LOAD(0, x + x_at[t] + k);
+        EACH(r, RB) {
+            const vec u = load_lanes(w, w_at[r] + k, STORAGE);
+            EACH(t, TOKENS) s[r][t] = fma(u, v[t], s[r][t]);
+        }
+    }
+    if (k < K)
+        EACH(r, RB) EACH(t, TOKENS)
+            s[r][t] = fma(some_terms(w, w_at[r] + k, K - k, STORAGE),
+                          some_terms(x, x_at[t] + k, K - k, CLA_REAL_TYPE), s[r][t]);
+#endif
+}
+
+/* x[0][c] = sum of the lanes of x[c]. */
+INLINE void add_lanes(vec *x) {
+#if LANES > 8
+    EACH(i, 8) x[i] = LOW(x[i], x[i + 8]) + HIGH(x[i], x[i + 8]);
+#endif
+#if LANES > 4
+    EACH(i, 4) x[i] = LOW(x[i], x[i + 4]) + HIGH(x[i], x[i + 4]);
+#endif
+    EACH(i, 2) x[i] = LOW(x[i], x[i + 2]) + HIGH(x[i], x[i + 2]);
+    x[0] = LOW(x[0], x[1]) + HIGH(x[0], x[1]);
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void gemv(__global const real *x, __global const void *w, __global const void *b, __global void *y,
+          const cla_linear_args a) {
+    const int group = (int)get_group_id(0), across = group / a.row_blocks;
+    const int m0 = (group - across * a.row_blocks) * TOKENS, rows = min(TOKENS, a.M - m0);
+    const int first = across * a.panels * LANES, end = min(a.N, first + a.panels * LANES);
+    long x_at[TOKENS];
+    for (int t = 0; t < TOKENS; t++)
+        x_at[t] = row_at(m0 + min(t, rows - 1), &a, a.x_0, a.x_s0, a.x_s1, a.x_s2);
+    for (int n = first; n < end; n += LANES) {
+        vec sums[TOKENS][LANES];
+        real bias[LANES], sum[LANES];
+        for (int r = 0; r < LANES; r += RB) {
+            vec s[RB][TOKENS];
+            long w_at[RB];
+            EACH(i, RB) w_at[i] = a.w_0 + min(n + r + i, a.N - 1) * a.w_n;
+            multiply(s, x, x_at, w, w_at, a.K);
+            EACH(i, RB) EACH(t, TOKENS) sums[t][r + i] = s[i][t];
+        }
+        take_bias(bias, b, n, LANES, &a);
+        for (int t = 0; t < rows; t++) {
+            add_lanes(sums[t]);
+            STORE(sums[t][0] + LOAD(0, bias), 0, sum);
+            act_lanes(sum, 1, a.act);
+            store_row(sum, 1, y, row_at(m0 + t, &a, a.y_0, a.y_s0, a.y_s1, a.y_s2), n, &a);
+        }
+    }
+}
