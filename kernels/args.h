@@ -169,6 +169,28 @@ typedef struct cla_peak_args {
     cl_float factor, addend;
 } cla_peak_args;
 
+/* Activations: those of clattn_activation. */
+#define CLA_ACT_NONE 0
+#define CLA_ACT_RELU 1
+#define CLA_ACT_GELU 2
+#define CLA_ACT_GELU_TANH 3
+#define CLA_ACT_SILU 4
+
+/* A linear layer; see linear.cl and gemv.cl. Rows of x and y are counted over [n0, n1, n2]. */
+typedef struct cla_linear_args {
+    cl_long x_0, x_s0, x_s1, x_s2, x_k;
+    cl_long y_0, y_s0, y_s1, y_s2, y_n;
+    cl_long w_0, w_n, w_k;
+    cl_long b_0, b_n;
+    cl_int M, N, K;
+    cl_int n1, n2;
+    cl_int rows, row_blocks; /* of a work-item; work-items one below another */
+    cl_int panels;           /* of columns of a work-item */
+    cl_int act;              /* a CLA_ACT */
+    cl_int has_bias;
+    cl_int x_type, w_type, b_type, y_type;
+} cla_linear_args;
+
 /* Strided copy or fill over [n0, n1, n2, n3], innermost last. */
 typedef struct cla_copy_args {
     cl_long n0, n1, n2, n3;

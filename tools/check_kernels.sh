@@ -18,6 +18,14 @@ keys=(
     "merge.cl WG=64"
     "peak.cl LANES=8 WG=1 CHAINS=12"
     "peak.cl LANES=1 WG=64 CHAINS=8"
+    "linear.cl LANES=16 STAGED=0 MR=8 NV=3 KC=1024 ROWS=256"
+    "linear.cl LANES=8 STAGED=1 MR=4 NV=3 KC=2048 ROWS=512"
+    "linear.cl LANES=4 STAGED=1 MR=4 NV=3 KC=2048 ROWS=512"
+    "gemv.cl LANES=16 STAGED=1 STORAGE=8 TOKENS=1"
+    "gemv.cl LANES=8 STAGED=1 STORAGE=9 TOKENS=8"
+    "gemv.cl LANES=4 STAGED=1 STORAGE=2 TOKENS=4"
+    "linear_parts.cl LANES=8 STAGED=1 WG=1"
+    "linear_parts.cl LANES=4 STAGED=1 WG=64"
     "weights.cl LANES=16 STAGED=1 WG=1 TQ=48 TK=64 DS=64 RQ=6 RV=4"
     "weights.cl LANES=4 STAGED=1 WG=64 TQ=32 TK=32 DS=32 RQ=4 RV=1"
     "weights.cl LANES=4 STAGED=1 WG=1 TQ=12 TK=32 DS=16 RQ=6 RV=2"
@@ -37,10 +45,11 @@ for masks in 0 1 2 3; do
     )
 done
 
-helper_of() { # FILE: the .clh before it, as the host's key names it
+helper_of() { # FILE: the .clh files before it, as the host's key names it
     case $1 in
     attention_tiles.cl) echo tiles.clh ;;
     attention_lanes.cl | attention_split.cl | weights.cl) echo lanes.clh ;;
+    linear.cl | gemv.cl | linear_parts.cl) echo lanes.clh act.clh linear.clh ;;
     esac
 }
 

@@ -9,6 +9,7 @@
 #include <clattn/io.h>
 #include <clattn/lint.h>
 #include <clattn/measure.h>
+#include <clattn/ops.h>
 #include <clattn/status.h>
 #include <clattn/tensor.h>
 #include <clattn/verify.h>

@@ -11,7 +11,8 @@ extern "C" {
 #endif
 
 /* X(name, value, length, bytes, text): the one list of types. `length` elements take `bytes` bytes; only q8_0 and q4_0
- * pack more than one, and are read by attention as k and v, and written by clattn_cache_append and clattn_convert. */
+ * pack more than one, and are read by attention as k and v and by clattn_linear as w, and written by
+ * clattn_cache_append and clattn_convert. */
 #define CLATTN_DTYPE_LIST(X)                                                                                           \
     X(CLATTN_F32, 0, 1, 4, "f32")                                                                                      \
     X(CLATTN_F64, 1, 1, 8, "f64")                                                                                      \
