@@ -70,6 +70,7 @@ typedef struct oracle_config {
     bool sequences;    /* B of them one after another, of lengths up to N and M, one as long as that, and rows behind */
     int64_t page_size; /* above 0: pages in random order, with lengths, and M rounded up to whole pages */
     bool batch_invariant;
+    const char *variant; /* of the algorithm it is run on; NULL: the default */
     uint64_t seed;
 } oracle_config;
 
@@ -119,6 +120,10 @@ bool oracle_exact(oracle_case *c, char text[ORACLE_TEXT]);
  * cannot give on this problem are to be left out of the config by the caller. false, with the reason in text, when the
  * call fails, or when a byte that is no output has changed. */
 bool oracle_run(oracle_case *c, clattn_context *context, const char *algorithm, char text[ORACLE_TEXT]);
+/* The algorithm's variants for the problem; returns how many, 0 with the reason in text when the plan fails. */
+enum { ORACLE_VARIANT = 80, ORACLE_VARIANTS = 32 };
+size_t oracle_variants(oracle_case *c, clattn_context *context, const char *algorithm,
+                       char variants[ORACLE_VARIANTS][ORACLE_VARIANT], char text[ORACLE_TEXT]);
 /* Compares got with exact; false, with the problem, the worst element and the numbers in text, beyond what is allowed,
  * or when NaN or infinities differ. */
 bool oracle_compare(const oracle_case *c, const char *algorithm, char text[ORACLE_TEXT]);

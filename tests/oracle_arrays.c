@@ -263,6 +263,7 @@ static void make_args(const oracle_case *c, clattn_attention_args *args) {
     args->table_pages = c->table_pages;
     args->short_masks = f->short_masks;
     args->batch_invariant = f->batch_invariant;
+    args->variant = f->variant;
     args->caller_workspace = f->buffers && f->caller_workspace;
 }
 

@@ -24,10 +24,8 @@ static clattn_status give_workspace(clattn_context *context, const oracle_config
     return status == CLATTN_OK ? clattn_plan_set_workspace(plan, *workspace) : status;
 }
 
-static clattn_status over_buffers(const oracle_config *config, oracle_arrays *arrays, clattn_context *context) {
-    clattn_attention_args args = arrays->args;
-    clattn_plan *plan = NULL;
-    clattn_buffer *workspace = NULL;
+/* Uploads the arrays, and lets args point at the buffers. */
+static clattn_status place(clattn_context *context, oracle_arrays *arrays, clattn_attention_args *args) {
     clattn_status status = CLATTN_OK;
     for (int i = 0; status == CLATTN_OK && i < arrays->count; i++) {
         oracle_array *a = &arrays->list[i];
@@ -37,10 +35,18 @@ static clattn_status over_buffers(const oracle_config *config, oracle_arrays *ar
     }
     for (int t = 0; t < ORACLE_TENSORS; t++)
         if (arrays->view[t].rank) {
-            clattn_tensor *tensor = oracle_args_tensor(&args, t);
+            clattn_tensor *tensor = oracle_args_tensor(args, t);
             tensor->host = NULL;
             tensor->buffer = arrays->list[arrays->of[t]].buffer;
         }
+    return status;
+}
+
+static clattn_status over_buffers(const oracle_config *config, oracle_arrays *arrays, clattn_context *context) {
+    clattn_attention_args args = arrays->args;
+    clattn_plan *plan = NULL;
+    clattn_buffer *workspace = NULL;
+    clattn_status status = place(context, arrays, &args);
     if (status == CLATTN_OK)
         status = clattn_plan_create(context, &args, &plan);
     if (status == CLATTN_OK && args.caller_workspace)
@@ -80,6 +86,26 @@ bool oracle_run(oracle_case *c, clattn_context *context, const char *algorithm, 
         oracle_arrays_take(c, &arrays, &c->got);
     oracle_arrays_free(&arrays);
     return status == CLATTN_OK && damaged < 0;
+}
+
+size_t oracle_variants(oracle_case *c, clattn_context *context, const char *algorithm,
+                       char variants[ORACLE_VARIANTS][ORACLE_VARIANT], char text[ORACLE_TEXT]) {
+    oracle_arrays arrays;
+    clattn_plan *plan = NULL;
+    size_t count = 0;
+    oracle_arrays_make(c, &arrays);
+    clattn_attention_args args = arrays.args;
+    args.algorithm = algorithm;
+    clattn_status status = place(context, &arrays, &args);
+    if (status == CLATTN_OK)
+        status = clattn_plan_create(context, &args, &plan);
+    for (const char *v; status == CLATTN_OK && count < ORACLE_VARIANTS && (v = clattn_plan_variant(plan, count));)
+        snprintf(variants[count++], ORACLE_VARIANT, "%s", v);
+    if (status != CLATTN_OK)
+        snprintf(text, ORACLE_TEXT, "%s: %.400s", named(algorithm), clattn_last_error());
+    clattn_plan_destroy(plan);
+    oracle_arrays_free(&arrays);
+    return count;
 }
 
 /* ---- judging ---- */

@@ -41,6 +41,8 @@ static void append_options(cla_str *s, const oracle_config *f) {
             cla_str_append(s, " %s", flags[i].name);
     if (f->page_size)
         cla_str_append(s, " pages=%lld", (long long)f->page_size);
+    if (f->variant)
+        cla_str_append(s, " variant \"%s\"", f->variant);
 }
 
 const char *oracle_text(const oracle_config *config, char text[ORACLE_TEXT]) {

@@ -16,8 +16,9 @@ typedef struct {
     cla_kernel *kernel; /* NULL until tensors that need it are bound */
 } variant;
 typedef struct {
-    variant by_four; /* for storage of the type of the sums, laid out in multiples of 4 */
-    variant any;     /* for all storage */
+    cla_tiling asked; /* tiles that the plan's variant says; no rows: the table's choice */
+    variant by_four;  /* for storage of the type of the sums, laid out in multiples of 4 */
+    variant any;      /* for all storage */
 } tiles_state;
 
 static bool applies(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
@@ -91,16 +92,37 @@ static clattn_status make_kernel(const clattn_plan *plan, const cla_tiling *tili
     return cla_kernel_create(plan->context, &key, (size_t)tiling->work_group, kernel);
 }
 
+/* Bits depend on the tile: with batch_invariant, neither masks nor the layout choose it. */
+static bool is_lean(const cla_problem *p, bool by_four) { return !by_four || p->score || p->batch_invariant; }
+
+static int list_tilings(const cla_problem *p, const clattn_device_info *device, cla_tiling list[CLA_TILES_ROWS]) {
+    return cla_tiles_list(device, p->dtype, is_lean(p, all_four(p)), p->D, p->Dv, list);
+}
+
+static size_t variants(const cla_problem *p, const clattn_device_info *device, cla_variant out[CLA_VARIANTS]) {
+    cla_tiling list[CLA_TILES_ROWS];
+    const int count = list_tilings(p, device, list);
+    for (int i = 0; i < count; i++) {
+        const cla_tile *t = &list[i].tile;
+        snprintf(out[i].text, sizeof out[i].text, "tr=%d tc=%d nr=%d nc=%d dc=%d jc=%d nv=%d sliced=%d", t->tr, t->tc,
+                 t->nr, t->nc, t->dc, t->jc, t->nv, t->sliced);
+    }
+    return (size_t)count;
+}
+
 /* The best tiles whose kernel the device takes: a driver may allow a kernel less than the device has. */
 static clattn_status make_variant(const clattn_plan *plan, bool by_four, variant *v) {
     const clattn_device_info *device = cla_context_device(plan->context);
     const cla_problem *p = &plan->problem;
-    /* Bits depend on the tile: with batch_invariant, neither masks nor the layout choose it. */
-    const bool lean = !by_four || p->score || p->batch_invariant;
+    const tiles_state *state = plan->state;
     clattn_status status = CLATTN_E_LIMIT;
+    if (state->asked.rows > 0) {
+        v->tiling = state->asked;
+        return make_kernel(plan, &v->tiling, by_four, &v->kernel);
+    }
     /* Drivers that lack registers or memory for a kernel say so in any of three ways. */
     for (int rank = 0; status == CLATTN_E_LIMIT || status == CLATTN_E_BUILD || status == CLATTN_E_MEMORY; rank++) {
-        if (!cla_tiles_choose(device, p->dtype, lean, p->D, p->Dv, rank, &v->tiling))
+        if (!cla_tiles_choose(device, p->dtype, is_lean(p, by_four), p->D, p->Dv, rank, &v->tiling))
             break; /* the last message stands */
         status = make_kernel(plan, &v->tiling, by_four, &v->kernel);
     }
@@ -125,6 +147,11 @@ static clattn_status create(clattn_plan *plan) {
     const variant *v = NULL;
     CLA_TRY(cla_alloc(1, sizeof *state, "fused_tiles", &state));
     plan->state = state;
+    if (plan->variant > 0) {
+        cla_tiling list[CLA_TILES_ROWS];
+        list_tilings(&plan->problem, cla_context_device(plan->context), list);
+        state->asked = list[plan->variant];
+    }
     CLA_TRY(variant_for_bound(plan, &v));
     const cla_tiling *t = &v->tiling;
     cla_str_append(&plan->text, "tiles: %d queries x %d keys, slices of %d dims and %d values; work-group %d x %d\n",
@@ -178,6 +205,7 @@ const cla_algorithm cla_algo_fused_tiles = {
     .unit_inner = true,
     .blocks = true,
     .pages = true,
+    .variants = variants,
     .create = create,
     .execute = execute,
     .destroy = destroy};

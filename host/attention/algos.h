@@ -6,6 +6,12 @@
 #include "attention/problem.h"
 #include "base/str.h"
 
+/* One way to compute a problem, as a short text of words: "splits=4". */
+enum { CLA_VARIANT = 80, CLA_VARIANTS = 32 };
+typedef struct cla_variant {
+    char text[CLA_VARIANT];
+} cla_variant;
+
 typedef struct cla_algorithm {
     const char *name, *summary;
     /* Whether it can; why not goes to reason, as a sentence without a stop. */
@@ -17,6 +23,9 @@ typedef struct cla_algorithm {
     bool blocks;     /* reads quantised k and v; else the plan converts */
     bool pages;      /* reads k and v in pages; else the plan gathers them */
     bool weights;    /* writes the weights of all queries and heads in any form, without a pass of weights.c */
+    /* Ways that give right results and differ in speed, the default first, at most CLA_VARIANTS; returns how many.
+     * create and execute follow plan->variant, an index. Tensors are those of create. NULL: there is one way. */
+    size_t (*variants)(const cla_problem *p, const clattn_device_info *device, cla_variant out[CLA_VARIANTS]);
     /* Makes plan->state, asks for scratch with cla_plan_scratch, adds lines to plan->text. */
     clattn_status (*create)(clattn_plan *plan);
     clattn_status (*execute)(clattn_plan *plan); /* enqueues only */

@@ -115,10 +115,11 @@ done:
 }
 
 /* Of plan->problem. */
-static clattn_status build_plan(clattn_plan *plan, const char *name, bool caller_workspace) {
+static clattn_status build_plan(clattn_plan *plan, const char *name, const char *variant, bool caller_workspace) {
     clattn_status status = CLATTN_OK;
     const clattn_device_info *device = cla_context_device(plan->context);
     CLA_TRY(check_bound(plan->context, &plan->problem));
+    CLA_TRY(cla_variant_check(name, variant));
     const cla_algorithm *algorithm = NULL;
     CLA_TRY(cla_algorithm_choose(&plan->problem, device, name, &plan->text, &algorithm));
     if (cla_problem_no_rows(&plan->problem) || cla_problem_no_keys(&plan->problem)) {
@@ -136,7 +137,9 @@ static clattn_status build_plan(clattn_plan *plan, const char *name, bool caller
     const cla_problem given = plan->problem;
     cla_pack_bind(plan);
     cla_explain_storage(plan, &given);
-    status = cla_weights_create(plan);
+    status = cla_variants_choose(plan, variant);
+    if (status == CLATTN_OK)
+        status = cla_weights_create(plan);
     if (status == CLATTN_OK)
         status = algorithm->create(plan);
     cla_pack_unbind(plan);
@@ -162,7 +165,7 @@ clattn_status clattn_plan_create(clattn_context *context, const clattn_attention
     CLA_TRY(cla_alloc(1, sizeof *made, "plan", &made));
     made->context = context;
     CLA_TRY(cla_problem_init(&made->problem, args));
-    CLA_TRY(build_plan(made, args->algorithm, args->caller_workspace));
+    CLA_TRY(build_plan(made, args->algorithm, args->variant, args->caller_workspace));
     *plan = made;
     made = NULL;
 done:
@@ -176,7 +179,7 @@ clattn_status cla_plan_run_once(clattn_context *context, const cla_problem *p, c
     CLA_TRY(cla_alloc(1, sizeof *plan, "plan", &plan));
     plan->context = context;
     plan->problem = *p;
-    CLA_TRY(build_plan(plan, algorithm, false));
+    CLA_TRY(build_plan(plan, algorithm, NULL, false));
     CLA_TRY(clattn_plan_execute(plan, NULL));
 done:
     if (plan)
@@ -203,6 +206,7 @@ void clattn_plan_destroy(clattn_plan *plan) {
     clattn_buffer_destroy(plan->table);
     cla_problem_free(&plan->problem);
     cla_str_free(&plan->text);
+    cla_free(plan->variants);
     cla_free(plan);
 }
 

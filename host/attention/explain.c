@@ -156,6 +156,7 @@ clattn_status clattn_plan_info_get(const clattn_plan *plan, clattn_plan_info *in
         bytes += bytes_of(p, all[i]);
     *info = (clattn_plan_info){
         .algorithm = plan->algorithm ? plan->algorithm->name : "fill",
+        .variant = plan->variant_count ? plan->variants[plan->variant].text : "",
         .workspace_bytes = plan->workspace_bytes + plan->hidden_bytes,
         .largest_bytes = plan->workspace_bytes > plan->largest_hidden ? plan->workspace_bytes : plan->largest_hidden,
         .operations = 2.0 * cla_problem_pairs(p) * (double)(p->D + p->Dv),

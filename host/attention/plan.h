@@ -18,6 +18,8 @@ struct clattn_plan {
     cla_problem problem; /* its tensors are those of the next execution: rebinding changes buffers and offsets only */
     const cla_algorithm *algorithm; /* NULL: nothing to compute but a fill */
     void *state;                    /* the algorithm's */
+    cla_variant *variants;          /* of the algorithm, for this problem; NULL: it has one way */
+    size_t variant_count, variant;  /* variant: the index of the one that is taken; 0: the default */
     cla_kernel *fill, *copy;        /* where algorithm is NULL */
     cla_pack *pack;                 /* copies of tensors whose last stride is not 1; NULL: none */
     cla_weights *weights;           /* a pass after the algorithm's; NULL: none */
@@ -38,6 +40,12 @@ struct clattn_plan {
 clattn_status cla_plan_scratch(clattn_plan *plan, int64_t bytes, const char *what, size_t *offset_bytes);
 /* Bytes of scratch that may still be asked for, within max_workspace and the device's largest allocation. */
 int64_t cla_plan_scratch_left(const clattn_plan *plan);
+
+/* variants.c: lists the algorithm's variants for the tensors that are bound, and takes the one asked for (NULL or
+ * "default": the default).
+ * Errors  CLATTN_E_ARGUMENT (no such variant here; it names those there are). */
+clattn_status cla_variant_check(const char *algorithm, const char *variant); /* of a call's arguments */
+clattn_status cla_variants_choose(clattn_plan *plan, const char *asked);
 
 /* explain.c: lines for plan->text. */
 void cla_explain_restrictions(clattn_plan *plan); /* which keys are seen, and how scores are made */

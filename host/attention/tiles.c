@@ -92,6 +92,15 @@ static void cut(int64_t Dv, int columns, int *chunks, int *chunk_columns) {
     *chunk_columns = (int)cla_round_up(cla_ceil_div(Dv, *chunks), 4);
 }
 
+static void fill(const cla_tile *t, int columns, int64_t size, int64_t Dv, cla_tiling *tiling) {
+    *tiling = (cla_tiling){.tile = *t,
+                           .work_group = t->tr * t->tc,
+                           .rows = t->tr * t->nr,
+                           .keys = t->tc * t->nc,
+                           .local_bytes = local_bytes(t, size)};
+    cut(Dv, columns, &tiling->chunks, &tiling->columns);
+}
+
 /* The row of the narrowest class that takes the chunks. */
 static const row *class_row(const row *rows, int count, int profile, int64_t D, int64_t Dv) {
     int chunks, columns;
@@ -116,12 +125,24 @@ bool cla_tiles_choose(const clattn_device_info *device, clattn_dtype dtype, bool
             best = list[i];
     if (!best)
         return false;
-    const cla_tile *t = &best->tile;
-    *tiling = (cla_tiling){.tile = *t,
-                           .work_group = t->tr * t->tc,
-                           .rows = t->tr * t->nr,
-                           .keys = t->tc * t->nc,
-                           .local_bytes = local_bytes(t, size)};
-    cut(Dv, best->columns, &tiling->chunks, &tiling->columns);
+    fill(&best->tile, best->columns, size, Dv, tiling);
     return true;
+}
+
+int cla_tiles_list(const clattn_device_info *device, clattn_dtype dtype, bool lean, int64_t D, int64_t Dv,
+                   cla_tiling list[CLA_TILES_ROWS]) {
+    const bool wide = dtype == CLATTN_F64;
+    const row *const tables[] = {wide ? rows64 : rows32, wide ? small64 : small32};
+    const int counts[] = {wide ? COUNT(rows64) : COUNT(rows32), wide ? COUNT(small64) : COUNT(small32)};
+    int count = cla_tiles_choose(device, dtype, lean, D, Dv, 0, &list[0]) ? 1 : 0;
+    for (int t = 0; t < 2; t++)
+        for (int i = 0; i < counts[t] && count > 0 && count < CLA_TILES_ROWS; i++) {
+            const row *r = &tables[t][i];
+            bool known = !(r->tile.sliced || D <= 64) || !fits(device, &r->tile, wide ? 8 : 4);
+            for (int k = 0; k < count && !known; k++)
+                known = memcmp(&list[k].tile, &r->tile, sizeof r->tile) == 0;
+            if (!known)
+                fill(&r->tile, r->columns, wide ? 8 : 4, Dv, &list[count++]);
+        }
+    return count;
 }

@@ -28,4 +28,9 @@ bool cla_tiles_choose(const clattn_device_info *device, clattn_dtype dtype, bool
                       cla_tiling *tiling);
 enum { CLA_TILES_MOST = 10 };
 
+/* All choices that fit, for the tuner: the best first, then every other row of the table. Returns how many. */
+enum { CLA_TILES_ROWS = 24 };
+int cla_tiles_list(const clattn_device_info *device, clattn_dtype dtype, bool lean, int64_t D, int64_t Dv,
+                   cla_tiling list[CLA_TILES_ROWS]);
+
 #endif

@@ -93,6 +93,9 @@ typedef struct clattn_attention_args {
     int64_t table_pages;
 
     const char *algorithm; /* a clattn_algorithm_name; NULL: the first that applies and was written for such a call */
+    /* How the algorithm that is named goes about it, where it has several ways (clattn_plan_variant): "splits=4". NULL:
+     * what `clattn tune` recorded for such a call, else the default. "default": without any record. */
+    const char *variant;
     size_t max_workspace;  /* bytes of scratch the plan may use; 0: what the device allows */
     bool caller_workspace; /* the plan takes no scratch of its own: clattn_plan_set_workspace must follow */
     /* The results of a sequence do not depend, bit for bit, on what it is computed with: other sequences and their
@@ -167,12 +170,17 @@ CLATTN_API const char *clattn_plan_explain(const clattn_plan *plan);
 
 typedef struct clattn_plan_info {
     const char *algorithm;
+    const char *variant;    /* of the algorithm; "" where it has one way */
     size_t workspace_bytes; /* scratch in all */
     size_t largest_bytes;   /* the largest single allocation of it */
     double operations;      /* multiply and add counted apart, for the keys that the interval masks let through */
     double moved_bytes;     /* least traffic: each input read once, each output written once */
 } clattn_plan_info;
 CLATTN_API clattn_status clattn_plan_info_get(const clattn_plan *plan, clattn_plan_info *info);
+
+/* The ways that the plan's algorithm has for this call, which give right results and differ in speed: the default
+ * first, NULL past the end. Owned by the plan. */
+CLATTN_API const char *clattn_plan_variant(const clattn_plan *plan, size_t index);
 
 /* Scratch of the caller's, for plans made with caller_workspace: at least workspace_bytes. Borrowed.
  * Errors   CLATTN_E_ARGUMENT (of another context), CLATTN_E_LIMIT (too small). */
