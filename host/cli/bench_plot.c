@@ -1,40 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plot: milliseconds over the size, one line for each family, device and algorithm, drawn by gnuplot. */
-#define _POSIX_C_SOURCE 200809L /* popen */
-
 #include "args.h"
 #include "bench_report.h"
+#include "gnuplot.h"
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-int cla_bench_plot_check(void) {
-    fflush(stdout);
-    /* A shell finds gnuplot as it finds every command; nothing of the user's goes into the line. */
-    const int status = system("gnuplot --version >/dev/null 2>&1"); /* NOLINT(cert-env33-c) */
-    if (status == 0)
-        return CLA_EXIT_OK;
-    return cla_fail(CLA_EXIT_FAILED,
-                    "bench: --plot needs gnuplot, which is not there: install the package gnuplot-nox");
-}
 
 /* Colours that stay apart for colour-blind readers (Okabe & Ito). */
 static const char *const colours[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
                                       "#E69F00", "#56B4E9", "#000000", "#999999"};
-
-/* In single quotes, where '' is a quote. */
-static void put_quoted(FILE *out, const char *text) {
-    fputc('\'', out);
-    for (; *text; text++) {
-        if (*text == '\'')
-            fputc('\'', out);
-        fputc(*text == '\n' || *text == '\r' ? ' ' : *text, out);
-    }
-    fputc('\'', out);
-}
 
 typedef struct series {
     const char *family;
@@ -101,7 +77,7 @@ static size_t each_series(const cla_bench *bench, bool clauses, FILE *out) {
                         transfers                  ? 3
                         : s.device->info.is_opencl ? 1
                                                    : 2);
-                put_quoted(out, title);
+                cla_gnuplot_quoted(out, title);
                 k++;
             }
             colour += k > before;
@@ -162,12 +138,12 @@ static void put_script(const cla_bench *bench, const char *path, FILE *out) {
             "set key outside below center vertical maxcols 1 Left reverse noenhanced spacing 1.2 height 1\n"
             "set ylabel 'median time in ms'\nset xlabel '%s'\nset output ",
             480 + 27 * count, axis_text(bench->swept));
-    put_quoted(out, path);
+    cla_gnuplot_quoted(out, path);
     char title[CLA_PROBLEM_TEXT_MAX + 160];
     snprintf(title, sizeof title, "Attention%s%s", family_count(bench) == 1 ? ", " : "",
              family_count(bench) == 1 ? bench->problems[0].family : "");
     fprintf(out, "\nset title ");
-    put_quoted(out, title);
+    cla_gnuplot_quoted(out, title);
     fprintf(out, " noenhanced\n");
     put_axis(bench, out);
     each_series(bench, true, out);
@@ -184,12 +160,9 @@ static bool anything_measured(const cla_bench *bench) {
 int cla_bench_plot(const cla_bench *bench, const char *path) {
     if (!anything_measured(bench))
         return cla_fail(CLA_EXIT_FAILED, "bench: --plot: nothing was measured that could be drawn");
-    fflush(stdout);
-    void (*const on_pipe)(int) = signal(SIGPIPE, SIG_IGN); /* a gnuplot that ends early is a status, not our end */
-    FILE *gnuplot = popen("gnuplot", "w");                 /* NOLINT(cert-env33-c) */
+    FILE *gnuplot = cla_gnuplot_open();
     if (gnuplot)
         put_script(bench, path, gnuplot);
-    const int status = gnuplot ? pclose(gnuplot) : -1;
-    signal(SIGPIPE, on_pipe);
+    const int status = cla_gnuplot_close(gnuplot);
     return status == 0 ? CLA_EXIT_OK : cla_fail(CLA_EXIT_FAILED, "bench: --plot: gnuplot failed (status %d)", status);
 }

@@ -38,7 +38,22 @@ static void print_ratio(const cla_bench_entry *base, double base_ms, double ms) 
     printf("%*s", width < 9 && width > 0 ? 9 : width, width > 0 ? ratio : "");
 }
 
-static void print_measured(const cla_bench_entry *e, const cla_bench_entry *base) {
+static bool has_peaks(const cla_bench *bench) {
+    for (size_t i = 0; i < bench->device_count; i++)
+        if (bench->devices[i].meter)
+            return true;
+    return false;
+}
+
+static void print_share(const cla_bench *bench, const cla_bench_entry *e) {
+    const double share = cla_bench_share(e);
+    if (has_peaks(bench) && share > 0)
+        printf("  %5.0f %%", 100 * share);
+    else if (has_peaks(bench))
+        printf("  %7s", "-");
+}
+
+static void print_measured(const cla_bench *bench, const cla_bench_entry *e, const cla_bench_entry *base) {
     char transfers[32] = "-";
     if (e->transfers_ms >= 0)
         snprintf(transfers, sizeof transfers, "%.3f", e->transfers_ms);
@@ -47,15 +62,25 @@ static void print_measured(const cla_bench_entry *e, const cla_bench_entry *base
     print_ratio(base, base ? base->median_ms : 0, e->median_ms);
     printf("  %14s", transfers);
     print_ratio(base, base ? base->transfers_ms : 0, e->transfers_ms);
+    print_share(bench, e);
     printf("  %8.1f  %8.1f  %4d\n", (double)e->peak_bytes / 0x1p20, e->cold_ms, e->repeats);
 }
 
-static void print_head(const cla_bench_entry *base) {
+static void print_head(const cla_bench *bench, const cla_bench_entry *base) {
     char ratio[64];
     ratio_heading(base, ratio, sizeof ratio);
-    printf("  %-10s  %-12s  %10s  %9s  %9s  %7s%*s  %14s%*s  %8s  %8s  %4s\n", "device", "algorithm", "median ms",
-           "min", "max", "GFLOP/s", base ? 9 : 0, ratio, "with transfers", base ? 9 : 0, ratio, "peak MiB", "cold ms",
-           "runs");
+    printf("  %-10s  %-12s  %10s  %9s  %9s  %7s%*s  %14s%*s%s  %8s  %8s  %4s\n", "device", "algorithm", "median ms",
+           "min", "max", "GFLOP/s", base ? 9 : 0, ratio, "with transfers", base ? 9 : 0, ratio,
+           has_peaks(bench) ? "  of peak" : "", "peak MiB", "cold ms", "runs");
+}
+
+static void print_peaks(const cla_bench *bench) {
+    for (size_t d = 0; d < bench->device_count; d++) {
+        const cla_bench_device *device = &bench->devices[d];
+        if (device->samples > 0) /* sorted, when their medians were taken */
+            printf("  %s peaks in between: %.1f GFLOP/s of f32 multiply-adds, reads %.1f GB/s of as many bytes\n",
+                   device->info.spec, device->gflops[device->samples / 2], device->gbytes[device->samples / 2]);
+    }
 }
 
 static void print_note(const cla_bench_entry *e) {
@@ -72,16 +97,20 @@ void cla_bench_print_problem(const cla_bench *bench, size_t problem) {
     for (size_t i = 0; i < count; i++)
         measured += entries[i].state == CLA_BENCH_MEASURED;
     if (measured > 0)
-        print_head(base);
+        print_head(bench, base);
     for (size_t i = 0; i < count; i++)
         if (entries[i].state == CLA_BENCH_MEASURED)
-            print_measured(&entries[i], base);
+            print_measured(bench, &entries[i], base);
     for (size_t i = 0; i < count; i++) {
         const bool expected = entries[i].state == CLA_BENCH_REFUSED && measured > 0 &&
                               (bench->device_count > 1 || !bench->algorithms_given); /* blas on OpenCL, and so on */
         if (entries[i].note[0] && !expected)
             print_note(&entries[i]);
     }
+    for (size_t i = 0; i < count; i++)
+        if (entries[i].state == CLA_BENCH_MEASURED && entries[i].profile)
+            cla_profile_print(entries[i].profile);
+    print_peaks(bench);
     fflush(stdout);
 }
 
@@ -194,6 +223,13 @@ static bool add_entry(cJSON *list, const cla_bench_entry *e) {
     ok = ok && add_number(o, "gflops", e->gflops) && cJSON_AddNumberToObject(o, "peak_bytes", (double)e->peak_bytes) &&
          add_number(o, "cold_ms", e->cold_ms) && cJSON_AddNumberToObject(o, "repeats", e->repeats) &&
          cJSON_AddStringToObject(o, "version", clattn_version());
+    const double share = cla_bench_share(e);
+    if (ok && share > 0)
+        ok = add_number(o, "peak_gflops", e->peak_gflops) && add_number(o, "peak_gbytes", e->peak_gbytes) &&
+             add_number(o, "peak_share", share);
+    cJSON *profile = ok && e->profile ? cla_profile_json(e->profile) : NULL;
+    if (ok && e->profile)
+        ok = profile && cJSON_AddItemToObject(o, "profile", profile);
     if (ok && cJSON_AddItemToArray(list, o))
         return true;
     cJSON_Delete(o);

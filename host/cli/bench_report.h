@@ -13,8 +13,6 @@ void cla_bench_print_crossovers(const cla_bench *bench);
 /* These print one line and return the exit status when something is wrong. */
 
 int cla_bench_write_json(const cla_bench *bench, const char *path);
-/* Whether gnuplot is there. */
-int cla_bench_plot_check(void);
 /* Draws an SVG. */
 int cla_bench_plot(const cla_bench *bench, const char *path);
 

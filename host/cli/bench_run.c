@@ -129,6 +129,7 @@ static bool first_run(lane *l, const placed *p) {
     if (clattn_plan_info_get(l->plan, &info) != CLATTN_OK)
         return note(e, CLA_BENCH_FAILED, clattn_last_error());
     e->operations = info.operations;
+    e->moved_bytes = info.moved_bytes;
     return true;
 }
 
@@ -302,7 +303,24 @@ static bool wants_turn(const lane *l, bool call) {
            (call ? l->calls < l->calls_wanted : l->runs < l->runs_wanted);
 }
 
-static void take_turns(lane *lanes, size_t count) {
+/* A sample of the peaks of each device, beside those of its entries. */
+static void sample_peaks(cla_bench *bench, const lane *lanes, size_t count) {
+    for (size_t d = 0; d < bench->device_count; d++) {
+        cla_bench_device *device = &bench->devices[d];
+        double moved_bytes = 0, *gflops = &device->gflops[device->samples], *gbytes = &device->gbytes[device->samples];
+        for (size_t i = 0; i < count; i++)
+            if (lanes[i].plan && lanes[i].entry->device == device)
+                moved_bytes = lanes[i].entry->moved_bytes;
+        if (!device->meter || moved_bytes < 1 || device->samples == CLA_BENCH_SAMPLES_MAX)
+            continue;
+        pause_between();
+        if (clattn_meter_fma(device->meter, gflops) == CLATTN_OK &&
+            clattn_meter_read(device->meter, (uint64_t)moved_bytes, gbytes) == CLATTN_OK)
+            device->samples++;
+    }
+}
+
+static void take_turns(cla_bench *bench, lane *lanes, size_t count) {
     cla_progress progress = cla_progress_begin("bench");
     int64_t done = 0, total = 0;
     for (size_t i = 0; i < count; i++)
@@ -316,6 +334,7 @@ static void take_turns(lane *lanes, size_t count) {
             cla_progress_step(&progress, done++, total);
             more |= take_turn(l, i >= count);
         }
+        sample_peaks(bench, lanes, count);
     }
     cla_progress_end(&progress);
 }
@@ -333,6 +352,42 @@ static void finish(lane *l) {
     }
     clattn_plan_destroy(l->plan);
     free(l->run_ms);
+}
+
+/* ---- peaks and profiles ---- */
+
+static void take_peaks(cla_bench *bench, size_t problem, size_t d) {
+    cla_bench_device *device = &bench->devices[d];
+    if (device->samples == 0)
+        return;
+    const double gflops = median(device->gflops, device->samples), gbytes = median(device->gbytes, device->samples);
+    for (size_t a = 0; a < bench->algorithm_count; a++) {
+        cla_bench_entry *e = cla_bench_entry_at(bench, problem, d, a);
+        e->peak_gflops = gflops;
+        e->peak_gbytes = gbytes;
+    }
+}
+
+double cla_bench_share(const cla_bench_entry *entry) {
+    const cla_problem_text *t = &entry->problem->problem;
+    const bool is_f64 =
+        t->dtype == CLATTN_F64 || t->k_dtype == CLATTN_F64 || t->v_dtype == CLATTN_F64 || t->o_dtype == CLATTN_F64;
+    if (entry->peak_gflops <= 0 || entry->median_ms <= 0)
+        return 0;
+    const double computing = is_f64 ? 0 : entry->operations / entry->peak_gflops * 1e-6;
+    return fmax(computing, entry->moved_bytes / entry->peak_gbytes * 1e-6) / entry->median_ms;
+}
+
+/* false: out of host memory. What cannot be profiled says so in its note. */
+static bool profile(cla_bench_entry *e, const clattn_attention_args *host_args) {
+    if (e->state != CLA_BENCH_MEASURED || !e->device->info.is_opencl)
+        return true;
+    e->profile = calloc(1, sizeof *e->profile);
+    if (e->profile && cla_profile_measure(e->device->info.spec, host_args, e->profile) != CLATTN_OK)
+        return !note(e, CLA_BENCH_FAILED, clattn_last_error());
+    if (e->profile)
+        e->profile->title = e->problem->text;
+    return e->profile != NULL;
 }
 
 /* Everything of one problem. */
@@ -364,14 +419,19 @@ bool cla_bench_run(cla_bench *bench, size_t problem) {
     s.lanes = ok ? calloc(s.lane_count, sizeof *s.lanes) : NULL;
     ok = ok && s.lanes;
     for (size_t d = 0; ok && d < bench->device_count; d++) {
+        bench->devices[d].samples = 0;
         const bool fits = place(bench->devices[d].context, &s.data, &s.places[d]);
         for (size_t a = 0; a < bench->algorithm_count; a++)
             start_lane(bench, &s, problem, d * bench->algorithm_count + a, fits);
     }
     if (ok)
-        take_turns(s.lanes, s.lane_count);
+        take_turns(bench, s.lanes, s.lane_count);
     for (size_t i = 0; ok && i < s.lane_count; i++)
         finish(&s.lanes[i]);
+    for (size_t d = 0; ok && d < bench->device_count; d++)
+        take_peaks(bench, problem, d);
+    for (size_t i = 0; ok && bench->profile && i < s.lane_count; i++)
+        ok = profile(s.lanes[i].entry, &s.lanes[i].host_args);
     for (size_t d = 0; d < bench->device_count; d++)
         unplace(&s.places[d]);
     clattn_array_free(&s.first.o);

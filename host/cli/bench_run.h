@@ -5,6 +5,7 @@
 #define CLA_BENCH_RUN_H
 
 #include "problem_text.h"
+#include "profile.h"
 
 #define CLA_BENCH_REPEATS_MAX 1000
 #define CLA_BENCH_DEVICES_MAX 16
@@ -16,9 +17,14 @@ typedef struct cla_bench_problem {
     int64_t size;                      /* that size */
 } cla_bench_problem;
 
+#define CLA_BENCH_SAMPLES_MAX 64
+
 typedef struct cla_bench_device {
     clattn_context *context;
     clattn_device_info info;
+    clattn_meter *meter;                                                 /* NULL: peaks are not measured */
+    double gflops[CLA_BENCH_SAMPLES_MAX], gbytes[CLA_BENCH_SAMPLES_MAX]; /* samples of its peaks beside a problem */
+    int samples;
 } cla_bench_device;
 
 typedef enum cla_bench_state {
@@ -38,8 +44,10 @@ typedef struct cla_bench_entry {
     double cold_ms; /* plan and first run, kernel builds included */
     double median_ms, min_ms, max_ms;
     double transfers_ms; /* median of one call on host arrays; negative: not measured */
-    double operations, gflops;
-    uint64_t peak_bytes; /* tensors and scratch */
+    double operations, moved_bytes, gflops;
+    double peak_gflops, peak_gbytes; /* medians of samples between the runs, of reading moved_bytes; 0: not measured */
+    cla_profile_report *profile;     /* NULL: none */
+    uint64_t peak_bytes;             /* tensors and scratch */
     int repeats;
 } cla_bench_entry;
 
@@ -54,10 +62,13 @@ typedef struct cla_bench {
     bool algorithms_given;
     int repeats;              /* 0: seven, more for what is quick */
     double limit_seconds;     /* for one entry */
+    bool profile;             /* what is measured on OpenCL is profiled behind it */
     cla_bench_entry *entries; /* [problem][device][algorithm] */
 } cla_bench;
 
 cla_bench_entry *cla_bench_entry_at(const cla_bench *bench, size_t problem, size_t device, size_t algorithm);
+/* The least time by operations (of f32) and bytes, by the peaks, over the median; 0: not known. */
+double cla_bench_share(const cla_bench_entry *entry);
 /* Fills the entries of one problem. false: out of host memory; clattn_last_error says so. */
 bool cla_bench_run(cla_bench *bench, size_t problem);
 /* The CPU algorithm that others are compared with: the first that was measured on a `cpu` context, or NULL. */

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `clattn bench`: devices and algorithms against each other, as a size grows. */
 #include "args.h"
+#include "bench_file.h"
 #include "bench_report.h"
 #include "bench_sweep.h"
 #include "commands.h"
 #include "job.h"
 #include "outputs.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 const char *const cla_help_bench =
-    "Usage: clattn bench 'PROBLEM'... [--sweep n=512:8192] [--devices LIST] [--algorithms LIST] [--repeat N]\n"
-    "                    [--limit SECONDS] [--json F.json] [--plot F.svg]\n"
+    "Usage: clattn bench 'PROBLEM'... [--file F] [--sweep n=512:8192] [--devices LIST] [--algorithms LIST]\n"
+    "                    [--repeat N] [--limit SECONDS] [--peak] [--profile] [--json F] [--plot F] [--roofline F]\n"
     "\n"
     "Times attention on OpenCL devices and on CPU paths. A problem is one text, in quotes, words in any order:\n"
     "\n"
@@ -35,6 +37,11 @@ const char *const cla_help_bench =
     "  --limit SECONDS    for the repeats of one algorithm on one problem; what would take longer is cut short and "
     "said\n"
     "                     (10)\n"
+    "  --file FILE        more problems, one a line: [NAME:] PROBLEM [; goals of bench/peers.py] # comment\n"
+    "  --peak             measures multiply-adds and reading in between; `of peak`: the time that they allow over "
+    "ours\n"
+    "  --profile          each kernel of each OpenCL device: time, GFLOP/s, GB/s, share of what the peaks allow\n"
+    "  --roofline F.svg   its plot: GFLOP/s over operations per byte; needs gnuplot\n"
     "  --json FILE        a list of {problem, device, algorithm, median_ms, min_ms, max_ms, transfers_ms, gflops,\n"
     "                     peak_bytes, cold_ms, ...}\n"
     "  --plot FILE.svg    milliseconds over the swept size; needs gnuplot\n"
@@ -46,10 +53,11 @@ const char *const cla_help_bench =
     "\n"
     "  clattn bench 'b1 h8 d64 causal' --sweep n=512:8192 --plot scaling.svg\n";
 
-static const cla_arg_spec specs[] = {{"sweep", 0, CLA_ARG_VALUE},      {"devices", 0, CLA_ARG_VALUE},
-                                     {"algorithms", 0, CLA_ARG_VALUE}, {"repeat", 0, CLA_ARG_VALUE},
-                                     {"limit", 0, CLA_ARG_VALUE},      {"json", 0, CLA_ARG_VALUE},
-                                     {"plot", 0, CLA_ARG_VALUE},       {NULL, 0, CLA_ARG_FLAG}};
+static const cla_arg_spec specs[] = {
+    {"sweep", 0, CLA_ARG_VALUE},  {"devices", 0, CLA_ARG_VALUE},  {"algorithms", 0, CLA_ARG_VALUE},
+    {"repeat", 0, CLA_ARG_VALUE}, {"limit", 0, CLA_ARG_VALUE},    {"json", 0, CLA_ARG_VALUE},
+    {"plot", 0, CLA_ARG_VALUE},   {"file", 0, CLA_ARG_VALUE},     {"peak", 0, CLA_ARG_FLAG},
+    {"profile", 0, CLA_ARG_FLAG}, {"roofline", 0, CLA_ARG_VALUE}, {NULL, 0, CLA_ARG_FLAG}};
 
 /* ---- devices ---- */
 
@@ -96,6 +104,14 @@ static int open_devices(cla_bench *bench, const char *list) {
     return exit_status == CLA_EXIT_OK && bench->devices[0].info.is_opencl ? open_device(bench, "cpu") : exit_status;
 }
 
+static int make_meters(cla_bench *bench) {
+    for (size_t i = 0; i < bench->device_count; i++)
+        if (bench->devices[i].info.is_opencl &&
+            clattn_meter_create(bench->devices[i].context, &bench->devices[i].meter) != CLATTN_OK)
+            return cla_fail(CLA_EXIT_FAILED, "bench: --peak: %s", clattn_last_error());
+    return CLA_EXIT_OK;
+}
+
 /* ---- algorithms ---- */
 
 static int add_algorithm(cla_bench *bench, const char *name) {
@@ -138,6 +154,7 @@ static int read_numbers(cla_bench *bench, const cla_args *args) {
     if (limit && (!cla_parse_f64(limit, &bench->limit_seconds) || !(bench->limit_seconds > 0)))
         return cla_fail(CLA_EXIT_USAGE, "bench: --limit %s: a number of seconds above 0 is needed", limit);
     bench->repeats = (int)repeats;
+    bench->profile = cla_args_given(args, "profile") || cla_args_given(args, "roofline");
     return CLA_EXIT_OK;
 }
 
@@ -178,17 +195,32 @@ static int measure(cla_bench *bench) {
 }
 
 /* Before the measurement, so that it is not lost to a wrong path. */
-static int declare_outputs(cla_outputs *outputs, const char *json, const char *plot) {
-    int index;
-    const size_t length = plot ? strlen(plot) : 0;
-    if (plot && (length < 5 || strcmp(plot + length - 4, ".svg") != 0))
-        return cla_fail(CLA_EXIT_USAGE, "bench: --plot %s: the plot is SVG, so name it something.svg", plot);
-    int exit_status = cla_outputs_add_file(outputs, "--json", json, &index);
-    if (exit_status == CLA_EXIT_OK)
-        exit_status = cla_outputs_add_file(outputs, "--plot", plot, &index);
+static int declare_outputs(cla_outputs *outputs, const cla_args *args) {
+    static const char *const names[] = {"json", "plot", "roofline"}, *const options[] = {"--json", "--plot",
+                                                                                         "--roofline"};
+    int exit_status = CLA_EXIT_OK, index;
+    for (int i = 0; i < 3 && exit_status == CLA_EXIT_OK; i++)
+        exit_status = cla_outputs_add_file(outputs, options[i], cla_args_value(args, names[i]), &index);
     if (exit_status == CLA_EXIT_OK)
         exit_status = cla_outputs_check(outputs, NULL, 0);
-    return exit_status == CLA_EXIT_OK && plot ? cla_bench_plot_check() : exit_status;
+    for (int i = 1; i < 3 && exit_status == CLA_EXIT_OK; i++)
+        if (cla_args_value(args, names[i]))
+            exit_status = cla_plot_check("bench", options[i], cla_args_value(args, names[i]));
+    return exit_status;
+}
+
+static int plot_roofline(const cla_bench *bench, const char *path) {
+    const size_t entries = bench->problem_count * bench->device_count * bench->algorithm_count;
+    const cla_profile_report **reports = calloc(entries + 1, sizeof *reports);
+    size_t count = 0;
+    for (size_t i = 0; reports && i < entries; i++)
+        if (bench->entries[i].state == CLA_BENCH_MEASURED && bench->entries[i].profile)
+            reports[count++] = bench->entries[i].profile;
+    int exit_status = !reports     ? cla_fail(CLA_EXIT_FAILED, "bench: out of memory")
+                      : count == 0 ? cla_fail(CLA_EXIT_FAILED, "bench: --roofline: nothing was profiled")
+                                   : cla_profile_plot(reports, count, "bench: --roofline", path);
+    free(reports);
+    return exit_status;
 }
 
 /* Files are written even when an algorithm failed: they hold what was measured. */
@@ -197,8 +229,9 @@ static int run(cla_bench *bench, cla_outputs *outputs) {
     int written = CLA_EXIT_OK;
     for (int i = 0; i < outputs->count && written == CLA_EXIT_OK; i++) {
         cla_output *f = &outputs->files[i];
-        written = strcmp(f->option, "--json") == 0 ? cla_bench_write_json(bench, f->staged)
-                                                   : cla_bench_plot(bench, f->staged);
+        written = strcmp(f->option, "--json") == 0   ? cla_bench_write_json(bench, f->staged)
+                  : strcmp(f->option, "--plot") == 0 ? cla_bench_plot(bench, f->staged)
+                                                     : plot_roofline(bench, f->staged);
         f->complete = written == CLA_EXIT_OK;
     }
     if (written == CLA_EXIT_OK)
@@ -207,8 +240,12 @@ static int run(cla_bench *bench, cla_outputs *outputs) {
 }
 
 static void destroy(cla_bench *bench) {
-    for (size_t i = 0; i < bench->device_count; i++)
+    for (size_t i = 0; i < bench->device_count; i++) {
+        clattn_meter_destroy(bench->devices[i].meter);
         clattn_context_destroy(bench->devices[i].context);
+    }
+    for (size_t i = 0; bench->entries && i < bench->problem_count * bench->device_count * bench->algorithm_count; i++)
+        free(bench->entries[i].profile);
     free(bench->problems);
     free(bench->algorithms);
     free(bench->entries);
@@ -218,23 +255,31 @@ int cla_cmd_bench(int argc, char **argv) {
     cla_args args;
     cla_bench bench = {0};
     cla_outputs outputs = {0};
-    int exit_status = cla_args_parse("bench", argc, argv, specs, 1, -1, "'PROBLEM'...", &args);
+    cla_bench_file file = {0};
+    int exit_status = cla_args_parse("bench", argc, argv, specs, 0, -1, "'PROBLEM'...", &args);
     if (exit_status != CLA_EXIT_OK)
         return exit_status;
-    exit_status = cla_bench_sweep(&bench, args.words, args.word_count, cla_args_value(&args, "sweep"));
+    exit_status = cla_bench_file_read(cla_args_value(&args, "file"), args.words, args.word_count, &file);
+    if (exit_status == CLA_EXIT_OK)
+        exit_status = cla_bench_sweep(&bench, file.texts, file.count, cla_args_value(&args, "sweep"));
     if (exit_status == CLA_EXIT_OK)
         exit_status = read_numbers(&bench, &args);
     if (exit_status == CLA_EXIT_OK)
         exit_status = choose_algorithms(&bench, cla_args_value(&args, "algorithms"));
     if (exit_status == CLA_EXIT_OK)
-        exit_status = declare_outputs(&outputs, cla_args_value(&args, "json"), cla_args_value(&args, "plot"));
+        exit_status = declare_outputs(&outputs, &args);
     if (exit_status == CLA_EXIT_OK)
         exit_status = open_devices(&bench, cla_args_value(&args, "devices"));
+    if (exit_status == CLA_EXIT_OK && cla_args_given(&args, "peak"))
+        exit_status = make_meters(&bench);
     if (exit_status == CLA_EXIT_OK)
         exit_status = make_entries(&bench);
+    if (file.skipped > 0 && exit_status == CLA_EXIT_OK)
+        printf("%zu linear layers of --file are no attention: not run\n", file.skipped);
     if (exit_status == CLA_EXIT_OK)
         exit_status = run(&bench, &outputs);
     cla_outputs_free(&outputs);
+    cla_bench_file_free(&file);
     destroy(&bench);
     return exit_status;
 }

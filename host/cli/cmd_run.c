@@ -7,6 +7,7 @@
 #include "job.h"
 #include "outputs.h"
 #include "run_data.h"
+#include "run_profile.h"
 #include "run_verify.h"
 
 #include <clattn/lint.h>
@@ -23,8 +24,9 @@ typedef struct run {
     cla_job_report report;
     cla_verification verification;
     cla_labels queries, keys;
+    cla_profile_report profile;
     cla_outputs outputs;
-    int o, lse, weights, column_sums, entropy, heatmap, dump; /* places in outputs */
+    int o, lse, weights, column_sums, entropy, heatmap, dump, profile_json, roofline; /* places in outputs */
 } run;
 
 /* ---- before the work ---- */
@@ -58,7 +60,11 @@ static int declare_outputs(run *r) {
             CLA_EXIT_OK ||
         (exit_status = cla_outputs_add(&r->outputs, "--entropy", o->entropy, "entropy", &r->entropy)) != CLA_EXIT_OK ||
         (exit_status = cla_outputs_add_file(&r->outputs, "--heatmap", o->heatmap, &r->heatmap)) != CLA_EXIT_OK ||
-        (exit_status = cla_outputs_add_file(&r->outputs, "--dump", o->dump, &r->dump)) != CLA_EXIT_OK)
+        (exit_status = cla_outputs_add_file(&r->outputs, "--dump", o->dump, &r->dump)) != CLA_EXIT_OK ||
+        (exit_status = cla_outputs_add_file(&r->outputs, "--profile-json", o->profile_json, &r->profile_json)) !=
+            CLA_EXIT_OK ||
+        (exit_status = cla_outputs_add_file(&r->outputs, "--roofline", o->roofline, &r->roofline)) != CLA_EXIT_OK ||
+        (o->roofline && (exit_status = cla_plot_check("run", "--roofline", o->roofline)) != CLA_EXIT_OK))
         return exit_status;
     return cla_outputs_check(&r->outputs, inputs, sizeof inputs / sizeof inputs[0]);
 }
@@ -123,6 +129,14 @@ static int draw(run *r) {
     }
     clattn_array_free(&weights);
     return exit_status;
+}
+
+static bool is_profiled(const run *r) { return r->options.profile || r->options.profile_json || r->options.roofline; }
+
+static int profile(run *r) {
+    cla_output *json = r->profile_json < 0 ? NULL : &r->outputs.files[r->profile_json];
+    cla_output *plot = r->roofline < 0 ? NULL : &r->outputs.files[r->roofline];
+    return is_profiled(r) ? cla_run_profile(&r->device, &r->data.args, json, plot, &r->profile) : CLA_EXIT_OK;
 }
 
 /* ---- the case ---- */
@@ -206,7 +220,7 @@ static int finish(run *r) {
     const bool wrong = r->options.verify && !r->verification.found.ok;
     int exit_status = dump(r);
     if (exit_status == CLA_EXIT_OK && !wrong) {
-        if ((exit_status = draw(r)) != CLA_EXIT_OK)
+        if ((exit_status = draw(r)) != CLA_EXIT_OK || (exit_status = profile(r)) != CLA_EXIT_OK)
             return exit_status;
         cla_outputs_set(&r->outputs, r->o, &r->data.o);
         cla_outputs_set(&r->outputs, r->lse, &r->data.lse);
@@ -222,6 +236,8 @@ static int finish(run *r) {
     if (exit_status != CLA_EXIT_OK)
         return exit_status;
     print_summary(r);
+    if (is_profiled(r))
+        cla_profile_print(&r->profile);
     return r->options.verify ? cla_verify_report(&r->verification) : CLA_EXIT_OK;
 }
 

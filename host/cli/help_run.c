@@ -62,6 +62,8 @@ const char *const cla_help_run_more =
     "      --batch-invariant   bits of a result depend on nothing else that is computed with it\n"
     "      --max-workspace N   bytes of scratch that it may use\n"
     "      --explain           tell how it is computed, and why not otherwise\n"
+    "      --profile           where the time goes: each kernel beside what the device can do at most\n"
+    "      --profile-json F, --roofline F.svg   the same as JSON, and as a plot (needs gnuplot)\n"
     "      --no-lint           no warnings about usual mistakes, such as masks that hide everything\n"
     "      --verify[=ROWS]     compare with the exact result, all of it or ROWS rows; fails beyond twice the error\n"
     "                          of a plain BLAS evaluation (at least 1e-6 of the largest |V| in f32)\n"

@@ -6,14 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TENSORS = 12, INPUTS = 7 }; /* the inputs come first */
-
-typedef struct job {
-    clattn_attention_args args;
-    clattn_tensor *tensors[TENSORS]; /* members of args */
-    void *host[TENSORS];
-    clattn_buffer *buffers[TENSORS];
-} job;
+enum { TENSORS = CLA_JOB_TENSORS, INPUTS = 7 }; /* the inputs come first */
 
 size_t cla_view_extent(const clattn_tensor *view) {
     if (view->rank <= 0 || clattn_tensor_elements(view) <= 0)
@@ -27,7 +20,7 @@ size_t cla_view_extent(const clattn_tensor *view) {
 static size_t view_bytes(const clattn_tensor *view) { return clattn_dtype_bytes(view->dtype, cla_view_extent(view)); }
 
 /* Buffers in place of the host arrays, with what these hold: gaps of an output's view come back as they were. */
-static clattn_status to_device(clattn_context *context, job *j) {
+static clattn_status to_device(clattn_context *context, cla_job *j) {
     clattn_status status = CLATTN_OK;
     for (int i = 0; i < TENSORS && status == CLATTN_OK; i++) {
         clattn_tensor *t = j->tensors[i];
@@ -43,7 +36,7 @@ static clattn_status to_device(clattn_context *context, job *j) {
     return status;
 }
 
-static clattn_status from_device(job *j) {
+static clattn_status from_device(cla_job *j) {
     clattn_status status = CLATTN_OK;
     for (int i = INPUTS; i < TENSORS && status == CLATTN_OK; i++)
         if (j->buffers[i])
@@ -74,18 +67,30 @@ static clattn_status execute(clattn_context *context, clattn_plan *plan, cla_job
     return status;
 }
 
-clattn_status cla_job_run(clattn_context *context, const clattn_attention_args *args, bool explain,
-                          cla_job_report *report) {
-    job j = {.args = *args};
-    clattn_attention_args *a = &j.args;
+clattn_status cla_job_open(clattn_context *context, const clattn_attention_args *args, cla_job *job) {
+    clattn_device_info device;
+    *job = (cla_job){.args = *args};
+    clattn_attention_args *a = &job->args;
     clattn_tensor *const tensors[TENSORS] = {&a->q,     &a->k, &a->v,   &a->keep,    &a->drop,        &a->bias,
                                              &a->sinks, &a->o, &a->lse, &a->weights, &a->column_sums, &a->entropy};
-    memcpy(j.tensors, tensors, sizeof tensors);
+    memcpy(job->tensors, tensors, sizeof tensors);
+    const clattn_status status = clattn_context_info(context, &device);
+    return status == CLATTN_OK && device.is_opencl ? to_device(context, job) : status;
+}
+
+void cla_job_close(cla_job *job) {
+    for (int i = 0; i < TENSORS; i++)
+        clattn_buffer_destroy(job->buffers[i]);
+}
+
+clattn_status cla_job_run(clattn_context *context, const clattn_attention_args *args, bool explain,
+                          cla_job_report *report) {
+    cla_job j;
     clattn_plan *plan = NULL;
     clattn_device_info device;
-    clattn_status status = clattn_context_info(context, &device);
-    if (status == CLATTN_OK && device.is_opencl)
-        status = to_device(context, &j);
+    clattn_status status = cla_job_open(context, args, &j);
+    if (status == CLATTN_OK)
+        status = clattn_context_info(context, &device);
     if (status == CLATTN_OK) {
         if (device.is_opencl)
             cla_note_begin(-1, "building kernels (longest the first time) for", device.name);
@@ -99,8 +104,7 @@ clattn_status cla_job_run(clattn_context *context, const clattn_attention_args *
     if (status == CLATTN_OK)
         status = from_device(&j);
     clattn_plan_destroy(plan);
-    for (int i = 0; i < TENSORS; i++)
-        clattn_buffer_destroy(j.buffers[i]);
+    cla_job_close(&j);
     return status;
 }
 

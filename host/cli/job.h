@@ -10,6 +10,21 @@ typedef struct cla_job_report {
     double seconds;     /* from the start of the execution to its end, without transfers */
 } cla_job_report;
 
+enum { CLA_JOB_TENSORS = 12 };
+
+/* A call's tensors on a device. */
+typedef struct cla_job {
+    clattn_attention_args args;              /* with buffers in place of the host arrays; as given on `cpu` */
+    clattn_tensor *tensors[CLA_JOB_TENSORS]; /* members of args: inputs, then outputs */
+    void *host[CLA_JOB_TENSORS];
+    clattn_buffer *buffers[CLA_JOB_TENSORS];
+} cla_job;
+
+/* Buffers that hold what the host arrays of args do; *job is to be closed whatever the status, and stays where it is.
+ * Returns the library's status; nothing is printed when it fails. */
+clattn_status cla_job_open(clattn_context *context, const clattn_attention_args *args, cla_job *job);
+void cla_job_close(cla_job *job);
+
 /* Every tensor of args is a host array. explain prints the plan on stderr.
  * report may be NULL. Returns the library's status; nothing is printed when it fails. */
 clattn_status cla_job_run(clattn_context *context, const clattn_attention_args *args, bool explain,

@@ -7,7 +7,7 @@
 
 #include <clattn/io.h>
 
-enum { CLA_OUTPUTS_MAX = 8 };
+enum { CLA_OUTPUTS_MAX = 10 };
 
 typedef struct cla_output {
     const char *option; /* "-o", for messages */

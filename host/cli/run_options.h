@@ -31,7 +31,9 @@ typedef struct cla_run_options {
     cla_heads heads;
     int64_t batch; /* of the heat map */
     bool explain, verify, no_lint;
-    int64_t verify_rows; /* or CLATTN_ALL_ROWS */
+    bool profile;
+    const char *profile_json, *roofline; /* files */
+    int64_t verify_rows;                 /* or CLATTN_ALL_ROWS */
 } cla_run_options;
 
 /* Prints one line and returns the exit status when something is wrong. */

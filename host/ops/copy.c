@@ -57,6 +57,18 @@ static cla_copy_args args_of(const clattn_tensor *to, const clattn_tensor *from)
     return a;
 }
 
+/* Elements of `to`, read from `from` (where it is not NULL) and written. */
+static void set_cost(clattn_context *context, cla_kernel *kernel, const clattn_tensor *to, const clattn_tensor *from) {
+    const clattn_tensor *const both[] = {to, from};
+    double bytes = 0;
+    if (!cla_context_profiles(context))
+        return;
+    for (int i = 0; i < (from ? 2 : 1); i++)
+        bytes += (double)clattn_tensor_elements(to) * (double)clattn_dtype_size(both[i]->dtype) /
+                 (double)clattn_dtype_length(both[i]->dtype);
+    cla_kernel_cost(kernel, 0, bytes);
+}
+
 clattn_status cla_copy_strided(clattn_context *context, cla_kernel *kernel, const clattn_tensor *from,
                                const clattn_tensor *to) {
     const clattn_tensor x = cla_view_lift(from), y = cla_view_lift(to);
@@ -69,6 +81,7 @@ clattn_status cla_copy_strided(clattn_context *context, cla_kernel *kernel, cons
     }
     const cla_copy_args a = args_of(&y, &x);
     const cla_arg args[] = {CLA_ARG_BUFFER(x.buffer), CLA_ARG_BUFFER(y.buffer), CLA_ARG_VALUE(a)};
+    set_cost(context, kernel, &y, &x);
     return cla_launch(context, kernel, cla_ceil_div(n, WORK_GROUP), args, 3);
 }
 
@@ -79,6 +92,7 @@ clattn_status cla_copy_short(clattn_context *context, cla_kernel *kernel, const 
         a.columns = (cl_int)from->shape[3];
         a.excludes = excludes;
         const cla_arg args[] = {CLA_ARG_BUFFER(from->buffer), CLA_ARG_BUFFER(to->buffer), CLA_ARG_VALUE(a)};
+        set_cost(context, kernel, to, from);
         return cla_launch(context, kernel, cla_ceil_div(clattn_tensor_elements(to), WORK_GROUP), args, 3);
     }
     const bool bytes = clattn_dtype_size(from->dtype) == 1;
@@ -96,6 +110,7 @@ clattn_status cla_copy_pages(clattn_context *context, cla_kernel *kernel, const 
     a.pages = (cl_int)paging->table_pages;
     const cla_arg args[] = {CLA_ARG_BUFFER(from->buffer), CLA_ARG_BUFFER(to->buffer), CLA_ARG_BUFFER(paging->table),
                             CLA_ARG_BUFFER(paging->spans), CLA_ARG_VALUE(a)};
+    set_cost(context, kernel, to, from);
     return cla_launch(context, kernel, cla_ceil_div(clattn_tensor_elements(to), WORK_GROUP), args, 5);
 }
 
@@ -112,5 +127,6 @@ clattn_status cla_fill_strided(clattn_context *context, cla_kernel *kernel, bool
     const cla_copy_args a = args_of(&y, NULL);
     const cla_arg bits = wide ? CLA_ARG_VALUE(value) : CLA_ARG_VALUE(single);
     const cla_arg args[] = {bits, CLA_ARG_BUFFER(y.buffer), CLA_ARG_VALUE(a)};
+    set_cost(context, kernel, &y, NULL);
     return cla_launch(context, kernel, cla_ceil_div(clattn_tensor_elements(&y), WORK_GROUP), args, 3);
 }

@@ -230,7 +230,10 @@ static clattn_status enqueue(clattn_context *context, const cla_gemm *g, const c
         CLA_TRY(clblast_error(code, what));
     }
     if (event)
-        cla_profile_add(context, "clblast_gemm", event);
+        cla_profile_add(context, "clblast_gemm", event,
+                        2.0 * (double)batch->size * (double)g->m * (double)g->n * (double)g->k,
+                        (double)clattn_dtype_size(g->dtype) * (double)batch->size *
+                            ((double)g->m * (double)g->k + (double)g->k * (double)g->n + (double)g->m * (double)g->n));
     CLA_TRY(cla_queue_barrier(context));
 done:
     return status;

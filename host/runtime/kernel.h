@@ -30,7 +30,8 @@ struct cla_kernel {
     cl_kernel kernel;
     cla_program *program;
     size_t work_group;
-    unsigned ran; /* noted already */
+    unsigned ran;                   /* noted already */
+    double operations, moved_bytes; /* of a launch, for the profile */
     char name[48];
 };
 

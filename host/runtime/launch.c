@@ -40,6 +40,13 @@ done:
     return status;
 }
 
+void cla_kernel_cost(cla_kernel *kernel, double operations, double moved_bytes) {
+    kernel->operations = operations;
+    kernel->moved_bytes = moved_bytes;
+}
+
+bool cla_context_profiles(const clattn_context *context) { return context->profile != NULL; }
+
 clattn_status cla_launch(clattn_context *context, cla_kernel *kernel, int64_t groups, const cla_arg *args, int count) {
     clattn_status status = CLATTN_OK;
     cl_event event = NULL;
@@ -51,7 +58,7 @@ clattn_status cla_launch(clattn_context *context, cla_kernel *kernel, int64_t gr
                                       context->profile ? &event : NULL),
                kernel->name);
     if (event)
-        cla_profile_add(context, kernel->name, event);
+        cla_profile_add(context, kernel->name, event, kernel->operations, kernel->moved_bytes);
     const unsigned ran = global > CLA_SMALL_ITEMS ? CLA_RAN_LARGE : CLA_RAN_SMALL;
     if (!(kernel->ran & ran))
         cla_program_ran(context, kernel, ran);

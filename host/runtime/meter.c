@@ -213,7 +213,7 @@ clattn_status clattn_device_peak(clattn_context *context, clattn_peak *peak) {
     clattn_peak best = {.memory_bytes = m ? m->memory_bytes : 0};
     best.cached_bytes = CACHED_BYTES * (context->info.compute_units > 0 ? context->info.compute_units : 1);
     for (int i = 0; i < SAMPLES; i++) {
-        double gflops, memory, cached;
+        double gflops = 0, memory = 0, cached = 0;
         CLA_TRY(clattn_meter_fma(m, &gflops));
         CLA_TRY(clattn_meter_read(m, 0, &memory));
         CLA_TRY(clattn_meter_read(m, best.cached_bytes, &cached));

@@ -15,6 +15,7 @@ struct cla_profile {
     struct {
         cl_event event;
         char name[48];
+        double operations, moved_bytes;
     } pending[PENDING];
     size_t pending_count;
     clattn_profile_entry *entries;
@@ -30,8 +31,9 @@ clattn_status cla_profile_create(clattn_context *context) {
     return cla_alloc(1, sizeof *context->profile, "profile", &context->profile);
 }
 
-static clattn_status count_one(cla_profile *p, const char *name, double ms) {
+static clattn_status count_one(cla_profile *p, size_t pending, double ms) {
     clattn_status status = CLATTN_OK;
+    const char *name = p->pending[pending].name;
     size_t i = 0;
     while (i < p->entry_count && strcmp(p->entries[i].name, name) != 0)
         i++;
@@ -48,6 +50,8 @@ static clattn_status count_one(cla_profile *p, const char *name, double ms) {
     }
     e->count++;
     e->total_ms += ms;
+    e->operations += p->pending[pending].operations;
+    e->moved_bytes += p->pending[pending].moved_bytes;
     e->min_ms = ms < e->min_ms ? ms : e->min_ms;
     e->max_ms = ms > e->max_ms ? ms : e->max_ms;
 done:
@@ -67,7 +71,7 @@ static clattn_status harvest(cla_profile *p, bool count) {
             code = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL);
         if (code != CL_SUCCESS)
             status = cla_cl_error(code, "profile");
-        else if (count && count_one(p, p->pending[i].name, (double)(end - begin) * 1e-6) != CLATTN_OK)
+        else if (count && count_one(p, i, (double)(end - begin) * 1e-6) != CLATTN_OK)
             status = CLATTN_E_MEMORY;
         clReleaseEvent(event);
     }
@@ -75,12 +79,14 @@ static clattn_status harvest(cla_profile *p, bool count) {
     return status;
 }
 
-void cla_profile_add(clattn_context *context, const char *name, cl_event event) {
+void cla_profile_add(clattn_context *context, const char *name, cl_event event, double operations, double moved_bytes) {
     cla_profile *p = context->profile;
     pthread_mutex_lock(&context->lock);
     if (p->pending_count == PENDING)
         harvest(p, true);
     p->pending[p->pending_count].event = event;
+    p->pending[p->pending_count].operations = operations;
+    p->pending[p->pending_count].moved_bytes = moved_bytes;
     snprintf(p->pending[p->pending_count].name, sizeof p->pending[0].name, "%s", name);
     p->pending_count++;
     pthread_mutex_unlock(&context->lock);

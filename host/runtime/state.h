@@ -55,7 +55,7 @@ void cla_programs_waited(clattn_context *context);
 
 clattn_status cla_profile_create(clattn_context *context);
 void cla_profile_destroy(clattn_context *context);
-/* Takes over event. */
-void cla_profile_add(clattn_context *context, const char *name, cl_event event);
+/* Takes over event. Operations and bytes of the launch: 0 where they are not known. */
+void cla_profile_add(clattn_context *context, const char *name, cl_event event, double operations, double moved_bytes);
 
 #endif

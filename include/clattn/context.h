@@ -70,6 +70,9 @@ typedef struct clattn_profile_entry {
     /* Of fused kernels, else 0: blocks of keys that tiles of queries computed, and those that they skipped since no
      * query of the tile sees a key of them (causal, window, lengths ...). */
     uint64_t computed_blocks, skipped_blocks;
+    /* Of all launches: multiplications and additions, and the least that must be moved (each input read once, each
+     * output written once); 0 where the kernel does not know. */
+    double operations, moved_bytes;
 } clattn_profile_entry;
 
 /* Time per kernel since the last reset, longest total first; waits. Writes at most capacity entries.

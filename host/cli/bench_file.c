@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bench_file.h"
+
+#include "args.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BYTES_MOST = 1 << 20 };
+
+/* The whole file, ended by a 0; NULL: the line is printed. */
+static char *read_all(const char *path, int *exit_status) {
+    FILE *file = fopen(path, "rb");
+    char *text = file ? calloc(1, BYTES_MOST + 2) : NULL;
+    const size_t bytes = text ? fread(text, 1, BYTES_MOST + 1, file) : 0;
+    if (!file || ferror(file))
+        *exit_status = cla_fail(CLA_EXIT_USAGE, "bench: --file %s: %s", path, strerror(errno));
+    else if (!text)
+        *exit_status = cla_fail(CLA_EXIT_FAILED, "bench: --file %s: out of memory", path);
+    else if (bytes > BYTES_MOST || strlen(text) != bytes)
+        *exit_status = cla_fail(CLA_EXIT_USAGE, "bench: --file %s: no file of problems: %s", path,
+                                bytes > BYTES_MOST ? "above 1 MiB" : "there is a zero byte in it");
+    if (file)
+        fclose(file);
+    if (*exit_status == CLA_EXIT_OK)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* The problem of a line; NULL: there is none. */
+static char *problem_of(char *line) {
+    line[strcspn(line, "#")] = '\0';
+    line[strcspn(line, ";")] = '\0';
+    char *colon = strchr(line, ':');
+    line = colon ? colon + 1 : line;
+    line += strspn(line, " \t\r");
+    return *line ? line : NULL;
+}
+
+static int read_lines(char *text, const char *path, cla_bench_file *file) {
+    size_t lines = 1;
+    for (const char *at = text; *at; at++)
+        lines += *at == '\n';
+    char **texts = realloc(file->texts, ((size_t)file->count + lines) * sizeof *texts);
+    if (!texts)
+        return cla_fail(CLA_EXIT_FAILED, "bench: --file %s: out of memory", path);
+    file->texts = texts;
+    const int before = file->count;
+    for (char *line = text, *next = text; next; line = next) {
+        next = strchr(line, '\n');
+        if (next)
+            *next++ = '\0';
+        char *problem = problem_of(line);
+        const bool linear = problem && strncmp(problem, "linear", 6) == 0 && strchr(" \t\r", problem[6]) != NULL;
+        file->skipped += linear;
+        if (problem && !linear)
+            file->texts[file->count++] = problem;
+    }
+    return file->count > before
+               ? CLA_EXIT_OK
+               : cla_fail(CLA_EXIT_USAGE, "bench: --file %s: there is no attention problem in it", path);
+}
+
+int cla_bench_file_read(const char *path, char *const *words, int word_count, cla_bench_file *file) {
+    int exit_status = CLA_EXIT_OK;
+    *file = (cla_bench_file){.count = word_count};
+    if (!path && word_count == 0)
+        return cla_fail(CLA_EXIT_USAGE, "bench: a problem is missing, such as 'b1 h8 n1024 d64', or --file");
+    file->texts = calloc((size_t)word_count + 1, sizeof *file->texts);
+    if (!file->texts)
+        return cla_fail(CLA_EXIT_FAILED, "bench: out of memory");
+    if (word_count > 0)
+        memcpy(file->texts, words, (size_t)word_count * sizeof *words);
+    if (path)
+        file->text = read_all(path, &exit_status);
+    return file->text ? read_lines(file->text, path, file) : exit_status;
+}
+
+void cla_bench_file_free(cla_bench_file *file) {
+    free(file->text);
+    free(file->texts);
+}
