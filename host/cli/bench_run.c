@@ -380,7 +380,7 @@ double cla_bench_share(const cla_bench_entry *entry) {
 
 /* false: out of host memory. What cannot be profiled says so in its note. */
 static bool profile(cla_bench_entry *e, const clattn_attention_args *host_args) {
-    if (e->state != CLA_BENCH_MEASURED || !e->device->info.is_opencl)
+    if (!e || e->state != CLA_BENCH_MEASURED || !e->device->info.is_opencl)
         return true;
     e->profile = calloc(1, sizeof *e->profile);
     if (e->profile && cla_profile_measure(e->device->info.spec, host_args, e->profile) != CLATTN_OK)
