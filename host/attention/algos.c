@@ -18,6 +18,13 @@ size_t clattn_algorithm_count(void) { return COUNT; }
 const char *clattn_algorithm_name(size_t index) { return index < COUNT ? table[index]->name : NULL; }
 const char *clattn_algorithm_summary(size_t index) { return index < COUNT ? table[index]->summary : NULL; }
 
+static size_t index_of(const cla_algorithm *algorithm) {
+    size_t i = 0;
+    while (table[i] != algorithm)
+        i++;
+    return i;
+}
+
 /* The others, where one was asked for by name. */
 static void refuse_others(const cla_problem *p, const clattn_device_info *device, size_t chosen, cla_str *text) {
     for (size_t i = 0; i < COUNT; i++) {
@@ -47,14 +54,16 @@ static clattn_status named(const cla_problem *p, const clattn_device_info *devic
 }
 
 clattn_status cla_algorithm_choose(const cla_problem *p, const clattn_device_info *device, const char *name,
-                                   cla_str *text, const cla_algorithm **algorithm) {
+                                   const cla_tuned *tuned, cla_str *text, const cla_algorithm **algorithm) {
     char reasons[COUNT][CLA_REASON] = {{0}};
-    const cla_algorithm *best = NULL, *second = NULL;
+    const cla_algorithm *best = NULL, *second = NULL, *fastest = NULL;
     if (name && *name)
         return named(p, device, name, text, algorithm);
     for (size_t i = 0; i < COUNT; i++) {
         if (!table[i]->applies(p, device, reasons[i], CLA_REASON))
             continue;
+        if (tuned && strcmp(table[i]->name, tuned->value) == 0)
+            fastest = table[i];
         if (!table[i]->suits(p, device, reasons[i], CLA_REASON))
             second = table[i]; /* the later ones ask less of a problem */
         else if (!best)
@@ -67,7 +76,15 @@ clattn_status cla_algorithm_choose(const cla_problem *p, const clattn_device_inf
         return cla_error(CLATTN_E_UNSUPPORTED, "no algorithm applies on %s: %s: %.150s; %s: %.150s; %s: %.150s",
                          device->name, table[1]->name, reasons[1], table[2]->name, reasons[2], table[3]->name,
                          reasons[3]);
-    cla_str_append(text, "algorithm %s: %s\n", (*algorithm)->name, (*algorithm)->summary);
+    if (fastest) {
+        snprintf(reasons[index_of(*algorithm)], CLA_REASON, "it is the default, and the tuner found %s faster here",
+                 fastest->name);
+        *algorithm = fastest;
+        cla_str_append(text, "algorithm %s: tuned, %.4g ms against %.4g ms by default\n", fastest->name, tuned->ms,
+                       tuned->default_ms);
+    } else {
+        cla_str_append(text, "algorithm %s: %s\n", (*algorithm)->name, (*algorithm)->summary);
+    }
     for (size_t i = 0; i < COUNT; i++)
         if (table[i] != *algorithm)
             cla_str_append(text, "not %s: %s\n", table[i]->name, reasons[i]);

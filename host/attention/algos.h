@@ -5,6 +5,7 @@
 
 #include "attention/problem.h"
 #include "base/str.h"
+#include "runtime/tuning.h"
 
 /* One way to compute a problem, as a short text of words: "splits=4". */
 enum { CLA_VARIANT = 80, CLA_VARIANTS = 32 };
@@ -38,9 +39,10 @@ extern const cla_algorithm cla_algo_fused_split, cla_algo_fused_lanes, cla_algo_
 enum { CLA_REASON = 256 };
 
 const cla_algorithm *cla_algorithm_at(size_t index); /* NULL past the end */
-/* The first that applies and suits, else the last that applies; or the one named. The reasons of all others go to
+/* The one that was tuned (NULL: none), if it applies; the first that applies and suits, else the last that applies; or
+ * the one named. The reasons of all others go to
  * text. Errors: CLATTN_E_ARGUMENT (no such name), CLATTN_E_UNSUPPORTED (with the reason). */
 clattn_status cla_algorithm_choose(const cla_problem *p, const clattn_device_info *device, const char *name,
-                                   cla_str *text, const cla_algorithm **algorithm);
+                                   const cla_tuned *tuned, cla_str *text, const cla_algorithm **algorithm);
 
 #endif

@@ -114,14 +114,35 @@ done:
     return status;
 }
 
-/* Of plan->problem. */
-static clattn_status build_plan(clattn_plan *plan, const char *name, const char *variant, bool caller_workspace) {
+/* Everything but the problem. */
+static void release(clattn_plan *plan) {
+    if (plan->algorithm)
+        plan->algorithm->destroy(plan);
+    cla_weights_destroy(plan);
+    cla_pack_destroy(plan);
+    cla_kernel_destroy(plan->fill);
+    cla_kernel_destroy(plan->copy);
+    if (plan->owns_scratch)
+        clattn_buffer_destroy(plan->scratch);
+    clattn_buffer_destroy(plan->spans);
+    clattn_buffer_destroy(plan->slopes);
+    clattn_buffer_destroy(plan->q_segments);
+    clattn_buffer_destroy(plan->k_segments);
+    clattn_buffer_destroy(plan->table);
+    cla_str_free(&plan->text);
+    cla_free(plan->variants);
+    *plan = (clattn_plan){.context = plan->context, .problem = plan->problem};
+}
+
+static clattn_status build(clattn_plan *plan, const char *name, const char *variant, bool caller_workspace) {
     clattn_status status = CLATTN_OK;
+    cla_tuned tuned;
     const clattn_device_info *device = cla_context_device(plan->context);
     CLA_TRY(check_bound(plan->context, &plan->problem));
     CLA_TRY(cla_variant_check(name, variant));
     const cla_algorithm *algorithm = NULL;
-    CLA_TRY(cla_algorithm_choose(&plan->problem, device, name, &plan->text, &algorithm));
+    plan->tuned = cla_algorithm_tuned(plan, name, variant, &tuned);
+    CLA_TRY(cla_algorithm_choose(&plan->problem, device, name, plan->tuned ? &tuned : NULL, &plan->text, &algorithm));
     if (cla_problem_no_rows(&plan->problem) || cla_problem_no_keys(&plan->problem)) {
         cla_str_append(&plan->text, "no query, or no key: nothing but a fill\n");
         if (!cla_problem_no_rows(&plan->problem)) {
@@ -131,6 +152,7 @@ static clattn_status build_plan(clattn_plan *plan, const char *name, const char 
         goto done;
     }
     plan->algorithm = algorithm;
+    cla_class_key(&plan->problem, algorithm->name, plan->variant_key);
     cla_explain_restrictions(plan);
     CLA_TRY(upload_arrays(plan));
     CLA_TRY(cla_pack_create(plan));
@@ -154,6 +176,17 @@ done:
     if (status == CLATTN_OK)
         cla_explain_costs(plan);
     return status == CLATTN_OK ? cla_str_status(&plan->text) : status;
+}
+
+/* Of plan->problem. What the tuner's record chose and the device refuses is as if it were not recorded. */
+static clattn_status build_plan(clattn_plan *plan, const char *name, const char *variant, bool caller_workspace) {
+    clattn_status status = build(plan, name, variant, caller_workspace);
+    if (status == CLATTN_OK || !plan->tuned)
+        return status;
+    release(plan);
+    cla_str_append(&plan->text, "what the tuner recorded fails here, so the default is taken: %.200s\n",
+                   clattn_last_error());
+    return build(plan, name, "default", caller_workspace);
 }
 
 clattn_status clattn_plan_create(clattn_context *context, const clattn_attention_args *args, clattn_plan **plan) {
@@ -191,22 +224,8 @@ done:
 void clattn_plan_destroy(clattn_plan *plan) {
     if (!plan)
         return;
-    if (plan->algorithm)
-        plan->algorithm->destroy(plan);
-    cla_weights_destroy(plan);
-    cla_pack_destroy(plan);
-    cla_kernel_destroy(plan->fill);
-    cla_kernel_destroy(plan->copy);
-    if (plan->owns_scratch)
-        clattn_buffer_destroy(plan->scratch);
-    clattn_buffer_destroy(plan->spans);
-    clattn_buffer_destroy(plan->slopes);
-    clattn_buffer_destroy(plan->q_segments);
-    clattn_buffer_destroy(plan->k_segments);
-    clattn_buffer_destroy(plan->table);
+    release(plan);
     cla_problem_free(&plan->problem);
-    cla_str_free(&plan->text);
-    cla_free(plan->variants);
     cla_free(plan);
 }
 

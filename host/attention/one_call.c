@@ -38,7 +38,7 @@ clattn_status clattn_attention(clattn_context *context, const clattn_attention_a
     CLA_TRY(cla_problem_init(&checked, args)); /* before any array is touched */
     CLA_TRY(cla_variant_check(args->algorithm, args->variant));
     if (cla_problem_no_rows(&checked)) /* nothing to write: the device is left alone */
-        status = cla_algorithm_choose(&checked, cla_context_device(context), args->algorithm, &text, &algorithm);
+        status = cla_algorithm_choose(&checked, cla_context_device(context), args->algorithm, NULL, &text, &algorithm);
     else
         status = cla_context_is_cpu(context) ? run(context, args) : run_staged(context, args);
 done:

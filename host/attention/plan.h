@@ -13,6 +13,8 @@
 typedef struct cla_pack cla_pack;       /* pack.c */
 typedef struct cla_weights cla_weights; /* weights.c */
 
+enum { CLA_CLASS_KEY = 224 };
+
 struct clattn_plan {
     clattn_context *context;
     cla_problem problem; /* its tensors are those of the next execution: rebinding changes buffers and offsets only */
@@ -20,10 +22,12 @@ struct clattn_plan {
     void *state;                    /* the algorithm's */
     cla_variant *variants;          /* of the algorithm, for this problem; NULL: it has one way */
     size_t variant_count, variant;  /* variant: the index of the one that is taken; 0: the default */
-    cla_kernel *fill, *copy;        /* where algorithm is NULL */
-    cla_pack *pack;                 /* copies of tensors whose last stride is not 1; NULL: none */
-    cla_weights *weights;           /* a pass after the algorithm's; NULL: none */
-    clattn_buffer *scratch;         /* one buffer for all; pieces start at cla_plan_scratch's offsets */
+    bool tuned;                     /* the tuner's record chose the algorithm or the variant */
+    char variant_key[CLA_CLASS_KEY], algorithm_key[CLA_CLASS_KEY]; /* what they are recorded under */
+    cla_kernel *fill, *copy;                                       /* where algorithm is NULL */
+    cla_pack *pack;         /* copies of tensors whose last stride is not 1; NULL: none */
+    cla_weights *weights;   /* a pass after the algorithm's; NULL: none */
+    clattn_buffer *scratch; /* one buffer for all; pieces start at cla_plan_scratch's offsets */
     bool owns_scratch;
     size_t workspace_bytes; /* of the one scratch buffer */
     size_t hidden_bytes;    /* other allocations that the plan causes: the arrays below */
@@ -41,11 +45,16 @@ clattn_status cla_plan_scratch(clattn_plan *plan, int64_t bytes, const char *wha
 /* Bytes of scratch that may still be asked for, within max_workspace and the device's largest allocation. */
 int64_t cla_plan_scratch_left(const clattn_plan *plan);
 
-/* variants.c: lists the algorithm's variants for the tensors that are bound, and takes the one asked for (NULL or
- * "default": the default).
+/* variants.c. Of a call's arguments. Errors  CLATTN_E_ARGUMENT (a variant without its algorithm). */
+clattn_status cla_variant_check(const char *algorithm, const char *variant);
+/* Whether the tuner recorded an algorithm for such a call, which names none and no variant. */
+bool cla_algorithm_tuned(clattn_plan *plan, const char *name, const char *variant, cla_tuned *tuned);
+/* Lists the algorithm's variants for the tensors that are bound, and takes the one asked for; NULL: the recorded one,
+ * else the default; "default".
  * Errors  CLATTN_E_ARGUMENT (no such variant here; it names those there are). */
-clattn_status cla_variant_check(const char *algorithm, const char *variant); /* of a call's arguments */
 clattn_status cla_variants_choose(clattn_plan *plan, const char *asked);
+/* "WHAT f32 d64 v64 q128 ...": the class of calls that a problem is one of. */
+void cla_class_key(const cla_problem *p, const char *what, char key[CLA_CLASS_KEY]);
 
 /* explain.c: lines for plan->text. */
 void cla_explain_restrictions(clattn_plan *plan); /* which keys are seen, and how scores are made */

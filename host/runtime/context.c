@@ -32,6 +32,15 @@ static clattn_status environment_cache(char **folder) {
     return home && *home == '/' ? join(home, "/.cache/clattn", folder) : CLATTN_OK;
 }
 
+/* The tuner's record, owned; NULL: none. */
+static clattn_status environment_tuning(const char *cache_folder, char **file) {
+    const char *own = getenv("CLATTN_TUNING_FILE");
+    *file = NULL;
+    if (own)
+        return *own == '\0' || strcmp(own, "off") == 0 ? CLATTN_OK : join(own, "", file);
+    return cache_folder ? join(cache_folder, "/tuning.txt", file) : CLATTN_OK;
+}
+
 static clattn_status new_context(clattn_context **out) {
     clattn_status status = CLATTN_OK;
     clattn_context *c = NULL;
@@ -39,6 +48,7 @@ static clattn_status new_context(clattn_context **out) {
     pthread_mutex_init(&c->lock, NULL);
     *out = c;
     CLA_TRY(environment_cache(&c->cache_folder));
+    CLA_TRY(environment_tuning(c->cache_folder, &c->tuning_file));
 done:
     return status;
 }
@@ -137,6 +147,7 @@ void clattn_context_destroy(clattn_context *context) {
     cla_opening_unlock();
     pthread_mutex_destroy(&context->lock);
     cla_free(context->cache_folder);
+    cla_tuning_destroy(context);
     cla_free(context);
 }
 

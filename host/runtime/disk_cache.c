@@ -115,8 +115,7 @@ void cla_disk_entry_free(cla_disk_entry *entry) {
 
 /* ---- writing ---- */
 
-/* With the folders above it; what is there already is left as it is. */
-static bool make_folder(const char *folder) {
+bool cla_disk_make_folder(const char *folder) {
     char path[PATH_SIZE];
     const int n = snprintf(path, sizeof path, "%s", folder);
     if (n <= 0 || (size_t)n >= sizeof path)
@@ -137,7 +136,7 @@ bool cla_disk_store(const char *folder, const char *key, const char *note, const
     checksum_of(&h, key, note, bytes, h.checksum);
     const int n = snprintf(temporary, sizeof temporary, "%s/%sXXXXXX", folder, staged);
     if (n <= 0 || (size_t)n >= sizeof temporary || !cla_disk_path(folder, key, path, sizeof path) ||
-        !make_folder(folder))
+        !cla_disk_make_folder(folder))
         return false;
     const int fd = mkstemp(temporary);
     FILE *f = fd < 0 ? NULL : fdopen(fd, "wb");

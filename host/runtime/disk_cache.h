@@ -26,6 +26,8 @@ void cla_disk_entry_free(cla_disk_entry *entry);
 bool cla_disk_store(const char *folder, const char *key, const char *note, const void *bytes, size_t size);
 /* Removes the entries used longest ago until the rest takes at most `limit` bytes, and what broken writers left. */
 void cla_disk_trim(const char *folder, uint64_t limit);
+/* With the folders above it; what is there already is left as it is. */
+bool cla_disk_make_folder(const char *folder);
 /* Path of the entry of a key; false: longer than size. */
 bool cla_disk_path(const char *folder, const char *key, char *path, size_t size);
 

@@ -10,6 +10,7 @@
 
 typedef struct cla_program cla_program; /* kernel.h */
 typedef struct cla_profile cla_profile; /* profile.c */
+typedef struct cla_tuning cla_tuning;   /* tuning.c */
 
 struct clattn_context {
     clattn_device_info info;
@@ -18,10 +19,12 @@ struct clattn_context {
     cl_command_queue queue;
     bool out_of_order; /* the caller's queue: every command is followed by a barrier */
     cla_profile *profile;
-    pthread_mutex_t lock; /* programs and profile */
+    pthread_mutex_t lock; /* programs, profile and tuning */
     cla_program *programs;
     size_t builds, restored; /* programs from source, and from disk */
     char *cache_folder;      /* of the binary cache on disk; NULL: none */
+    char *tuning_file;       /* of the tuner's record; NULL: none */
+    cla_tuning *tuning;      /* NULL: not read yet */
     _Atomic int64_t save_at; /* when a waiting call shall save programs, in monotonic seconds; 0: nothing to save */
     _Atomic uint64_t current_bytes, peak_bytes;
 };
@@ -52,6 +55,8 @@ void cla_programs_destroy(clattn_context *context);
 /* After a call that waited: saves programs that have been unsaved for some seconds. A context that is destroyed before
  * saves them then. */
 void cla_programs_waited(clattn_context *context);
+
+void cla_tuning_destroy(clattn_context *context);
 
 clattn_status cla_profile_create(clattn_context *context);
 void cla_profile_destroy(clattn_context *context);

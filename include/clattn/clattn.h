@@ -12,6 +12,7 @@
 #include <clattn/ops.h>
 #include <clattn/status.h>
 #include <clattn/tensor.h>
+#include <clattn/tune.h>
 #include <clattn/verify.h>
 #include <clattn/version.h>
 
