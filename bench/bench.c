@@ -19,6 +19,8 @@ struct bench_problem {
     clattn_attention_args host, placed;
     clattn_buffer *buffers[TENSORS];
     clattn_plan *plan;
+    bool is_linear; /* then these, and no plan */
+    clattn_linear_args linear_host, linear_placed;
 };
 
 static _Thread_local char message[600];
@@ -140,10 +142,9 @@ static clattn_attention_args args_of(const bench_attention *a) {
     return args;
 }
 
-static bool place(bench_problem *p) {
-    clattn_attention_args *a = &p->placed;
-    clattn_tensor *const tensors[TENSORS] = {&a->q, &a->k, &a->v, &a->o, &a->keep, &a->bias, &a->lse};
-    for (int i = 0; i < TENSORS; i++) {
+/* Buffers that hold what the arrays do, in their place. */
+static bool place(bench_problem *p, clattn_tensor *const *tensors, int count) {
+    for (int i = 0; i < count; i++) {
         clattn_tensor *t = tensors[i];
         const size_t bytes = clattn_dtype_bytes(t->dtype, (size_t)clattn_tensor_elements(t));
         if (t->rank == 0)
@@ -164,7 +165,10 @@ bench_problem *bench_attention_open(bench *b, const bench_attention *a) {
     }
     p->owner = b;
     p->host = p->placed = args_of(a);
-    if (a->call_only || (place(p) && clattn_plan_create(b->context, &p->placed, &p->plan) == CLATTN_OK))
+    clattn_attention_args *at = &p->placed;
+    clattn_tensor *const tensors[TENSORS] = {&at->q, &at->k, &at->v, &at->o, &at->keep, &at->bias, &at->lse};
+    if (a->call_only ||
+        (place(p, tensors, TENSORS) && clattn_plan_create(b->context, &p->placed, &p->plan) == CLATTN_OK))
         return p;
     failed();
     bench_problem_close(p);
@@ -173,8 +177,27 @@ bench_problem *bench_attention_open(bench *b, const bench_attention *a) {
 
 bench_problem *bench_linear_open(bench *b, int64_t M, int64_t N, int64_t K, int gelu, void *x, void *w, void *bias,
                                  void *y) {
-    (void)b, (void)M, (void)N, (void)K, (void)gelu, (void)x, (void)w, (void)bias, (void)y;
-    refused("this clattn has no clattn_linear");
+    const int64_t of_x[] = {M, K}, of_w[] = {N, K}, of_y[] = {M, N};
+    bench_problem *p = calloc(1, sizeof *p);
+    if (!p) {
+        refused("out of memory");
+        return NULL;
+    }
+    p->owner = b;
+    p->is_linear = true;
+    p->linear_host = (clattn_linear_args){.x = clattn_tensor_host(x, CLATTN_F32, 2, of_x),
+                                          .w = clattn_tensor_host(w, CLATTN_F32, 2, of_w),
+                                          .y = clattn_tensor_host(y, CLATTN_F32, 2, of_y),
+                                          .activation = gelu ? CLATTN_ACTIVATION_GELU : CLATTN_ACTIVATION_NONE};
+    if (bias)
+        p->linear_host.bias = clattn_tensor_host(bias, CLATTN_F32, 1, &N);
+    p->linear_placed = p->linear_host;
+    clattn_linear_args *a = &p->linear_placed;
+    clattn_tensor *const tensors[] = {&a->x, &a->w, &a->bias, &a->y};
+    if (place(p, tensors, 4))
+        return p;
+    failed();
+    bench_problem_close(p);
     return NULL;
 }
 
@@ -188,25 +211,37 @@ void bench_problem_close(bench_problem *p) {
 }
 
 int bench_run(bench_problem *p) {
-    const bool ok =
-        clattn_plan_execute(p->plan, NULL) == CLATTN_OK && clattn_context_sync(p->owner->context) == CLATTN_OK;
-    return ok ? 0 : failed();
+    clattn_status status =
+        p->is_linear ? clattn_linear(p->owner->context, &p->linear_placed) : clattn_plan_execute(p->plan, NULL);
+    if (status == CLATTN_OK)
+        status = clattn_context_sync(p->owner->context);
+    return status == CLATTN_OK ? 0 : failed();
 }
 
-int bench_call(bench_problem *p) { return clattn_attention(p->owner->context, &p->host) == CLATTN_OK ? 0 : failed(); }
+int bench_call(bench_problem *p) {
+    const clattn_status status = p->is_linear ? clattn_linear(p->owner->context, &p->linear_host)
+                                              : clattn_attention(p->owner->context, &p->host);
+    return status == CLATTN_OK ? 0 : failed();
+}
 
 int bench_fetch(bench_problem *p) {
-    bool ok = clattn_buffer_download(p->buffers[3], 0, p->host.o.host, clattn_buffer_bytes(p->buffers[3])) == CLATTN_OK;
-    if (ok && p->buffers[6])
-        ok =
-            clattn_buffer_download(p->buffers[6], 0, p->host.lse.host, clattn_buffer_bytes(p->buffers[6])) == CLATTN_OK;
-    return ok ? 0 : failed();
+    void *const out = p->is_linear ? p->linear_host.y.host : p->host.o.host, *const lse = p->host.lse.host;
+    clattn_status status = clattn_buffer_download(p->buffers[3], 0, out, clattn_buffer_bytes(p->buffers[3]));
+    if (status == CLATTN_OK && p->buffers[6])
+        status = clattn_buffer_download(p->buffers[6], 0, lse, clattn_buffer_bytes(p->buffers[6]));
+    return status == CLATTN_OK ? 0 : failed();
 }
 
 int bench_facts(bench_problem *p, char *algorithm, uint64_t size, double *operations, double *moved_bytes) {
-    clattn_plan_info info;
-    if (clattn_plan_info_get(p->plan, &info) != CLATTN_OK)
+    clattn_plan_info info = {.algorithm = "linear"};
+    if (!p->is_linear && clattn_plan_info_get(p->plan, &info) != CLATTN_OK)
         return failed();
+    if (p->is_linear) {
+        const clattn_linear_args *a = &p->linear_host;
+        info.operations = 2.0 * (double)a->x.shape[0] * (double)a->w.shape[0] * (double)a->w.shape[1];
+        for (int i = 0; i < 4; i++)
+            info.moved_bytes += (double)clattn_buffer_bytes(p->buffers[i]);
+    }
     snprintf(algorithm, size, "%s", info.algorithm);
     *operations = info.operations;
     *moved_bytes = info.moved_bytes;

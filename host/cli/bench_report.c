@@ -74,12 +74,12 @@ static void print_head(const cla_bench *bench, const cla_bench_entry *base) {
            has_peaks(bench) ? "  of peak" : "", "peak MiB", "cold ms", "runs");
 }
 
-static void print_peaks(const cla_bench *bench) {
+static void print_peaks(const cla_bench *bench, size_t problem) {
     for (size_t d = 0; d < bench->device_count; d++) {
-        const cla_bench_device *device = &bench->devices[d];
-        if (device->samples > 0) /* sorted, when their medians were taken */
+        const cla_bench_entry *e = cla_bench_entry_at(bench, problem, d, 0);
+        if (e->peak_gflops > 0)
             printf("  %s peaks in between: %.1f GFLOP/s of f32 multiply-adds, reads %.1f GB/s of as many bytes\n",
-                   device->info.spec, device->gflops[device->samples / 2], device->gbytes[device->samples / 2]);
+                   e->device->info.spec, e->peak_gflops, e->peak_gbytes);
     }
 }
 
@@ -110,7 +110,7 @@ void cla_bench_print_problem(const cla_bench *bench, size_t problem) {
     for (size_t i = 0; i < count; i++)
         if (entries[i].state == CLA_BENCH_MEASURED && entries[i].profile)
             cla_profile_print(entries[i].profile);
-    print_peaks(bench);
+    print_peaks(bench, problem);
     fflush(stdout);
 }
 

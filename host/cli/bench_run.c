@@ -358,9 +358,11 @@ static void finish(lane *l) {
 
 static void take_peaks(cla_bench *bench, size_t problem, size_t d) {
     cla_bench_device *device = &bench->devices[d];
-    if (device->samples == 0)
-        return;
-    const double gflops = median(device->gflops, device->samples), gbytes = median(device->gbytes, device->samples);
+    double gflops = 0, gbytes = 0;
+    for (int i = 0; i < device->samples; i++) {
+        gflops = fmax(gflops, device->gflops[i]);
+        gbytes = fmax(gbytes, device->gbytes[i]);
+    }
     for (size_t a = 0; a < bench->algorithm_count; a++) {
         cla_bench_entry *e = cla_bench_entry_at(bench, problem, d, a);
         e->peak_gflops = gflops;

@@ -45,7 +45,7 @@ typedef struct cla_bench_entry {
     double median_ms, min_ms, max_ms;
     double transfers_ms; /* median of one call on host arrays; negative: not measured */
     double operations, moved_bytes, gflops;
-    double peak_gflops, peak_gbytes; /* medians of samples between the runs, of reading moved_bytes; 0: not measured */
+    double peak_gflops, peak_gbytes; /* the best of samples between the runs, of reading moved_bytes; 0: not measured */
     cla_profile_report *profile;     /* NULL: none */
     uint64_t peak_bytes;             /* tensors and scratch */
     int repeats;

@@ -16,7 +16,7 @@ typedef struct cla_profile_report {
     double run_ms;                                     /* the median of the runs, kernels timed */
     clattn_profile_entry entries[CLA_PROFILE_KERNELS]; /* of all runs */
     size_t count;
-    /* Medians of samples between the runs. near_gbytes: reading as many bytes as a run moves at least. */
+    /* The best of samples between the runs. near_gbytes: reading as many bytes as a run moves at least. */
     double peak_gflops, peak_gbytes, near_gbytes, moved_bytes;
 } cla_profile_report;
 

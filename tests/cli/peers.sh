@@ -61,11 +61,13 @@ masks:   b1 h2 n40 d16 keep bias
 half:    b1 h2 n40 d16 f16
 brain:   b1 h2 n40 d16 bf16
 mixed:   b1 h4 q1 k64 d32 kv=q8_0
+layer:   linear m5 n7 k9
+gelu:    linear m5 n7 k9 bias gelu
 END
 run 0 "problems" --peers numpy --scenarios "$work/some.txt"
-says "problems" '^7 scenarios, .* 0 wrong results'
+says "problems" '^9 scenarios, .* 0 wrong results'
 says "goals" '^goals: 5, met [45], missed 0, not measured [01]$'
-for name in full causal window masks half brain mixed; do
+for name in full causal window masks half brain mixed layer gelu; do
     says "a row for $name" "^\\| \`$name\` \\|" "$work/results/peers.md"
     says "JSON for $name" "\"name\": \"$name\"" "$work/results/peers.json"
 done
