@@ -112,6 +112,7 @@ static bool run(oracle_case *c, const char *algorithm, int n) {
     if (status == CLATTN_OK)
         ran = oracle_run(c, context, algorithm, text);
     seen.fail_at = 0;
+    clattn_context_trim(context);
     clattn_context_memory(context, &bytes, &peak);
     cr_expect_eq(bytes, 0, "%s, call %d (%s): %llu bytes are left", algorithm, n, seen.failed,
                  (unsigned long long)bytes);

@@ -206,6 +206,45 @@ done:
     return status;
 }
 
+clattn_status cla_plan_make(clattn_context *context, cla_problem *problem, const cla_asked *asked, clattn_plan **plan) {
+    clattn_status status = CLATTN_OK;
+    clattn_plan *made = NULL;
+    *plan = NULL;
+    CLA_TRY(cla_alloc(1, sizeof *made, "plan", &made));
+    made->context = context;
+    made->problem = *problem;
+    *problem = (cla_problem){0};
+    CLA_TRY(build_plan(made, asked->algorithm, asked->variant, true));
+    *plan = made;
+    made = NULL;
+done:
+    clattn_plan_destroy(made);
+    return status;
+}
+
+static void bind_tensors(cla_problem *to, cla_problem *from) {
+    clattn_tensor *mine[TENSORS], *theirs[TENSORS];
+    tensors_of(to, mine);
+    tensors_of(from, theirs);
+    for (int i = 0; i < TENSORS; i++) {
+        mine[i]->buffer = theirs[i]->buffer;
+        mine[i]->host = theirs[i]->host;
+        mine[i]->offset = theirs[i]->offset;
+    }
+}
+
+clattn_status cla_plan_bind(clattn_plan *plan, cla_problem *problem) {
+    const clattn_status status = check_bound(plan->context, problem);
+    if (status == CLATTN_OK)
+        bind_tensors(&plan->problem, problem);
+    return status;
+}
+
+void cla_plan_unbind(clattn_plan *plan) {
+    cla_problem nothing = {0};
+    bind_tensors(&plan->problem, &nothing);
+}
+
 clattn_status cla_plan_run_once(clattn_context *context, const cla_problem *p, const char *algorithm) {
     clattn_status status = CLATTN_OK;
     clattn_plan *plan = NULL;
@@ -294,11 +333,7 @@ static clattn_status rebind(clattn_plan *plan, const clattn_attention_args *args
         CLA_CHECK(cla_view_same_layout(mine[i], theirs[i]), CLATTN_E_SHAPE,
                   "%s: has another type, shape or strides than when the plan was made; make a plan for it",
                   tensor_names[i]);
-    for (int i = 0; i < TENSORS; i++) {
-        mine[i]->buffer = theirs[i]->buffer;
-        mine[i]->host = theirs[i]->host;
-        mine[i]->offset = theirs[i]->offset;
-    }
+    bind_tensors(p, &other);
 done:
     cla_free(lengths);
     cla_problem_free(&other);

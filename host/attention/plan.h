@@ -92,6 +92,15 @@ clattn_status cla_pack_inputs(clattn_plan *plan);  /* enqueues the copies in */
 clattn_status cla_pack_outputs(clattn_plan *plan); /* and out */
 void cla_pack_destroy(clattn_plan *plan);
 
+/* What a call asks for by name; NULL and NULL: nothing. */
+typedef struct cla_asked {
+    const char *algorithm, *variant;
+} cla_asked;
+/* A plan without scratch for a problem that is checked already, and which it takes over: *problem is empty then. */
+clattn_status cla_plan_make(clattn_context *context, cla_problem *problem, const cla_asked *asked, clattn_plan **plan);
+/* To the tensors of a problem of the same layouts. Errors: CLATTN_E_ARGUMENT (buffers of another context). */
+clattn_status cla_plan_bind(clattn_plan *plan, cla_problem *problem);
+void cla_plan_unbind(clattn_plan *plan); /* from all tensors */
 /* Plans, executes and forgets a problem that is checked already, which keeps what it owns. */
 clattn_status cla_plan_run_once(clattn_context *context, const cla_problem *p, const char *algorithm);
 

@@ -31,11 +31,12 @@ static clattn_status check_limits(const clattn_context *context, size_t bytes) {
 static clattn_status make_memory(clattn_buffer *b, cl_mem_flags flags, void *host) {
     cl_int code = CL_SUCCESS;
     char what[80];
-    snprintf(what, sizeof what, "buffer of %zu bytes", b->bytes);
     if (b->bytes > 0)
         b->memory = clCreateBuffer(b->context->cl, flags, b->bytes, host, &code);
-    if (code != CL_SUCCESS)
-        b->memory = NULL;
+    if (code == CL_SUCCESS)
+        return CLATTN_OK;
+    b->memory = NULL;
+    snprintf(what, sizeof what, "buffer of %zu bytes", b->bytes);
     return cla_cl_error(code, what);
 }
 
@@ -110,14 +111,18 @@ clattn_status cla_buffer_bring_back(clattn_buffer *buffer, void *host, size_t by
     clattn_status status = CLATTN_OK;
     cl_int code = CL_SUCCESS;
     cl_command_queue queue = buffer->context->queue;
-    if (!buffer->in_place || !buffer->memory)
+    if (bytes == 0 || buffer->host) /* the `cpu` context wrote the array itself, or holds a copy */
         return clattn_buffer_download(buffer, 0, host, bytes);
     CLA_TRY(cla_queue_barrier(buffer->context));
-    void *p = clEnqueueMapBuffer(queue, buffer->memory, CL_TRUE, CL_MAP_READ, 0, bytes, 0, NULL, NULL, &code);
-    CLA_TRY_CL(code, "map");
-    CLA_TRY_CL(clEnqueueUnmapMemObject(queue, buffer->memory, p, 0, NULL, NULL), "unmap");
-    CLA_TRY_CL(clFinish(queue), "clFinish");
-    cla_programs_waited(buffer->context);
+    if (buffer->in_place) {
+        void *p = clEnqueueMapBuffer(queue, buffer->memory, CL_FALSE, CL_MAP_READ, 0, bytes, 0, NULL, NULL, &code);
+        CLA_TRY_CL(code, "map");
+        CLA_TRY(cla_queue_barrier(buffer->context));
+        CLA_TRY_CL(clEnqueueUnmapMemObject(queue, buffer->memory, p, 0, NULL, NULL), "unmap");
+    } else {
+        CLA_TRY_CL(clEnqueueReadBuffer(queue, buffer->memory, CL_FALSE, 0, bytes, host, 0, NULL, NULL), "read back");
+    }
+    CLA_TRY(cla_queue_barrier(buffer->context));
 done:
     return status;
 }

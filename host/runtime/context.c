@@ -137,6 +137,8 @@ void clattn_context_destroy(clattn_context *context) {
         return;
     if (context->queue)
         clFinish(context->queue);
+    if (context->kept)
+        context->kept->destroy(context->kept);
     cla_profile_destroy(context);
     cla_programs_destroy(context);
     cla_opening_lock();
@@ -166,6 +168,24 @@ clattn_status clattn_context_sync(clattn_context *context) {
     const clattn_status status = cla_cl_error(clFinish(context->queue), "clFinish");
     cla_programs_waited(context);
     return status;
+}
+
+clattn_status cla_context_keep(clattn_context *context, clattn_status (*make)(cla_kept **), cla_kept **kept) {
+    pthread_mutex_lock(&context->lock);
+    const clattn_status status = context->kept ? CLATTN_OK : make(&context->kept);
+    *kept = context->kept;
+    pthread_mutex_unlock(&context->lock);
+    return status;
+}
+
+void clattn_context_trim(clattn_context *context) {
+    if (!context)
+        return;
+    pthread_mutex_lock(&context->lock);
+    cla_kept *kept = context->kept;
+    pthread_mutex_unlock(&context->lock);
+    if (kept)
+        kept->trim(kept);
 }
 
 void cla_count_bytes(clattn_context *context, int64_t bytes) {

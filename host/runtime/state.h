@@ -3,6 +3,7 @@
 #ifndef CLA_STATE_H
 #define CLA_STATE_H
 
+#include "runtime/buffer.h"
 #include "runtime/cl_error.h"
 #include <clattn/context.h>
 #include <pthread.h>
@@ -19,7 +20,7 @@ struct clattn_context {
     cl_command_queue queue;
     bool out_of_order; /* the caller's queue: every command is followed by a barrier */
     cla_profile *profile;
-    pthread_mutex_t lock; /* programs, profile and tuning */
+    pthread_mutex_t lock; /* programs, profile, tuning and kept */
     cla_program *programs;
     size_t builds, restored; /* programs from source, and from disk */
     char *cache_folder;      /* of the binary cache on disk; NULL: none */
@@ -27,6 +28,7 @@ struct clattn_context {
     cla_tuning *tuning;      /* NULL: not read yet */
     _Atomic int64_t save_at; /* when a waiting call shall save programs, in monotonic seconds; 0: nothing to save */
     _Atomic uint64_t current_bytes, peak_bytes;
+    cla_kept *kept; /* of a layer above, or NULL */
 };
 
 struct clattn_buffer {

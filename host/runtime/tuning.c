@@ -89,6 +89,7 @@ clattn_status clattn_tuning_set(clattn_context *context, const clattn_tuned *ent
     if (status == CLATTN_OK)
         t->changes++;
     pthread_mutex_unlock(&context->lock);
+    clattn_context_trim(context); /* plans that the one call keeps followed the record as it was */
     return status;
 }
 

@@ -59,7 +59,12 @@ CLATTN_API clattn_status clattn_context_info(const clattn_context *context, clat
  * Errors  CLATTN_E_ARGUMENT (NULL), and the device's: CLATTN_E_MEMORY, CLATTN_E_OPENCL. */
 CLATTN_API clattn_status clattn_context_sync(clattn_context *context);
 
-/* Bytes of buffers that live now (scratch of plans included), and the most there were since the last reset. */
+/* Gives back what clattn_attention keeps between calls: up to 32 plans with their small arrays, and scratch of at most
+ * 64 MiB. Calls after it make them anew. NULL is allowed. */
+CLATTN_API void clattn_context_trim(clattn_context *context);
+
+/* Bytes of buffers that live now (scratch of plans included, kept ones too), and the most there were since the last
+ * reset. */
 CLATTN_API void clattn_context_memory(const clattn_context *context, uint64_t *current_bytes, uint64_t *peak_bytes);
 CLATTN_API void clattn_context_memory_reset(clattn_context *context);
 
