@@ -2,6 +2,7 @@
 /* `clattn devices`: every device, its limits, and which algorithm it would use for a typical problem. */
 #include "args.h"
 #include "commands.h"
+#include "devices_build.h"
 #include "job.h"
 #include "progress.h"
 
@@ -12,12 +13,14 @@
 #include <string.h>
 
 const char *const cla_help_devices =
-    "Usage: clattn devices [--json] [--device D] [--peak]\n"
+    "Usage: clattn devices [--json] [--device D] [--peak] [--build]\n"
     "\n"
     "Prints every platform and device: what --device takes, limits, and which algorithm it would use for the\n"
     "problem b1 h8 n1024 d64 f32, and why not the others. --json: the same as a JSON list.\n"
     "--device D: that one alone. --peak: measures what an OpenCL device can do at most: multiply-adds in f32, and\n"
     "reading from memory and from caches; the best of a few samples, so let nothing else run.\n"
+    "--build: compiles what usual calls need on each OpenCL device, so that later ones find it in the cache on disk\n"
+    "(CLATTN_CACHE_DIR, default ~/.cache/clattn); a minute or more the first time.\n"
     "The first use of a device builds its kernels, which may take some seconds.\n";
 
 enum { ALGORITHMS_MAX = 16, REASON_MAX = 300 };
@@ -26,7 +29,9 @@ typedef struct verdicts {
     char chosen[48];                          /* "" when there is none */
     char error[REASON_MAX];                   /* then why */
     char reasons[ALGORITHMS_MAX][REASON_MAX]; /* by algorithm: why not; "" for the chosen one */
-    bool measured;                            /* peak holds */
+    bool tried, built;                        /* build holds; without an error */
+    cla_build_report build;
+    bool measured; /* peak holds */
     clattn_peak peak;
 } verdicts;
 
@@ -63,11 +68,15 @@ static void reasons_of(clattn_context *context, const probe *p, verdicts *v) {
     }
 }
 
-static void judge(const clattn_device_info *device, bool peak, verdicts *v) {
+static void judge(const clattn_device_info *device, bool peak, bool build, verdicts *v) {
     clattn_context *context = NULL;
     clattn_plan *plan = NULL;
     clattn_plan_info info;
     probe p = {0};
+    if (build && device->is_opencl) {
+        v->tried = true;
+        v->built = cla_devices_build(device, &v->build);
+    }
     if (device->is_opencl)
         cla_note_begin(-1, "building kernels (longest the first time) for", device->name);
     clattn_status status = clattn_context_create(device->spec, NULL, &context);
@@ -133,6 +142,16 @@ static void print_peak(const clattn_peak *p) {
            bytes_text(p->cached_bytes, cached, sizeof cached));
 }
 
+static void print_build(const verdicts *v) {
+    const cla_build_report *b = &v->build;
+    if (!v->built)
+        printf("  kernels      failed: %s\n", b->error);
+    printf("  kernels      %zu programs compiled, %zu already there, in %.1f s", b->compiled, b->restored, b->seconds);
+    if (b->refused > 0)
+        printf("; %zu of %zu calls are not possible here", b->refused, b->problems);
+    printf("; %s%s\n", b->folder[0] ? "kept in " : "not kept: the cache is off", b->folder);
+}
+
 static void print_device(const clattn_device_info *d, const verdicts *v) {
     printf("%s  %s (%s)\n", d->spec, d->name, class_name(d));
     if (d->is_opencl)
@@ -146,6 +165,8 @@ static void print_device(const clattn_device_info *d, const verdicts *v) {
     print_limits(d);
     if (v->measured)
         print_peak(&v->peak);
+    if (v->tried)
+        print_build(v);
     if (!v->chosen[0])
         printf("  would use    nothing: %s\n", v->error);
     else
@@ -185,6 +206,15 @@ static cJSON *json_device(const clattn_device_info *d, const verdicts *v) {
         cJSON_AddNullToObject(o, "algorithm");
     if (v->error[0])
         cJSON_AddStringToObject(o, "error", v->error);
+    if (v->tried) {
+        cJSON *build = cJSON_AddObjectToObject(o, "build");
+        cJSON_AddNumberToObject(build, "compiled", (double)v->build.compiled);
+        cJSON_AddNumberToObject(build, "restored", (double)v->build.restored);
+        cJSON_AddNumberToObject(build, "seconds", v->build.seconds);
+        cJSON_AddStringToObject(build, "folder", v->build.folder);
+        if (!v->built)
+            cJSON_AddStringToObject(build, "error", v->build.error);
+    }
     if (v->measured) {
         cJSON *peak = cJSON_AddObjectToObject(o, "peak");
         cJSON_AddNumberToObject(peak, "gflops", v->peak.gflops);
@@ -239,21 +269,27 @@ static int find_devices(const char *name, clattn_device_info **devices, size_t *
 }
 
 int cla_cmd_devices(int argc, char **argv) {
-    static const cla_arg_spec specs[] = {
-        {"json", 0, CLA_ARG_FLAG}, {"device", 'd', CLA_ARG_VALUE}, {"peak", 0, CLA_ARG_FLAG}, {NULL, 0, CLA_ARG_FLAG}};
+    static const cla_arg_spec specs[] = {{"json", 0, CLA_ARG_FLAG},
+                                         {"device", 'd', CLA_ARG_VALUE},
+                                         {"peak", 0, CLA_ARG_FLAG},
+                                         {"build", 0, CLA_ARG_FLAG},
+                                         {NULL, 0, CLA_ARG_FLAG}};
     cla_args args;
     clattn_device_info *devices = NULL;
     size_t count = 0;
     int exit_status = cla_args_parse("devices", argc, argv, specs, 0, 0, "", &args);
     if (exit_status != CLA_EXIT_OK)
         return exit_status;
+    const bool build = cla_args_given(&args, "build");
+    bool failed = false;
     exit_status = find_devices(cla_args_value(&args, "device"), &devices, &count);
     verdicts *v = calloc(count + 1, sizeof *v);
     if (exit_status == CLA_EXIT_OK && !v)
         exit_status = cla_fail(CLA_EXIT_FAILED, "devices: out of memory for %zu devices", count);
     for (size_t i = 0; exit_status == CLA_EXIT_OK && v && devices && i < count; i++) {
         if (devices[i].usable)
-            judge(&devices[i], cla_args_given(&args, "peak"), &v[i]);
+            judge(&devices[i], cla_args_given(&args, "peak"), build, &v[i]);
+        failed |= v[i].tried && !v[i].built;
         if (!cla_args_given(&args, "json"))
             print_device(&devices[i], &v[i]);
     }
@@ -261,5 +297,5 @@ int cla_cmd_devices(int argc, char **argv) {
         exit_status = print_json(devices, v, count);
     free(devices);
     free(v);
-    return exit_status;
+    return exit_status == CLA_EXIT_OK && failed ? CLA_EXIT_FAILED : exit_status;
 }

@@ -2,6 +2,7 @@
 /* Contexts: one device, one queue, one program cache. The only reader of the environment. */
 #include "base/mem.h"
 #include "base/str.h"
+#include "runtime/program.h"
 #include "runtime/state.h"
 #include <clattn/opencl.h>
 #include <stdlib.h>
@@ -186,6 +187,17 @@ void clattn_context_trim(clattn_context *context) {
     pthread_mutex_unlock(&context->lock);
     if (kept)
         kept->trim(kept);
+}
+
+void clattn_context_programs(clattn_context *context, size_t *compiled, size_t *restored) {
+    if (compiled)
+        *compiled = context ? cla_program_builds(context) : 0;
+    if (restored)
+        *restored = context ? cla_program_restores(context) : 0;
+}
+
+const char *clattn_context_cache_folder(const clattn_context *context) {
+    return context && context->cache_folder ? context->cache_folder : "";
 }
 
 void cla_count_bytes(clattn_context *context, int64_t bytes) {

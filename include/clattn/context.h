@@ -63,6 +63,12 @@ CLATTN_API clattn_status clattn_context_sync(clattn_context *context);
  * 64 MiB. Calls after it make them anew. NULL is allowed. */
 CLATTN_API void clattn_context_trim(clattn_context *context);
 
+/* Programs that this context needed so far: compiled from source, and taken from the cache on disk. Either may be NULL;
+ * CLBlast's are not among them. */
+CLATTN_API void clattn_context_programs(clattn_context *context, size_t *compiled, size_t *restored);
+/* The folder of that cache; "" when it is off. Owned by the context. */
+CLATTN_API const char *clattn_context_cache_folder(const clattn_context *context);
+
 /* Bytes of buffers that live now (scratch of plans included, kept ones too), and the most there were since the last
  * reset. */
 CLATTN_API void clattn_context_memory(const clattn_context *context, uint64_t *current_bytes, uint64_t *peak_bytes);
