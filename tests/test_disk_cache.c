@@ -167,8 +167,10 @@ static void expect_origin(bool copies, size_t builds, size_t restores) {
         cr_expect_eq(numbers[0][i], 3);
         cr_expect_eq(numbers[1][i], copies ? 3 : 4);
     }
-    cr_expect_eq(cla_program_builds(context), builds, "%zu builds", cla_program_builds(context));
-    cr_expect_eq(cla_program_restores(context), restores, "%zu from disk", cla_program_restores(context));
+    size_t compiled = 99, restored = 99;
+    clattn_context_programs(context, &compiled, &restored);
+    cr_expect_eq(compiled, builds, "%zu builds", compiled);
+    cr_expect_eq(restored, restores, "%zu from disk", restored);
     cla_kernel_destroy(fill);
     cla_kernel_destroy(copy);
     clattn_buffer_destroy(buffers[0]);
@@ -192,6 +194,25 @@ static const char *only_path(void) {
     closedir(dir);
     cr_assert_not_null(path);
     return path;
+}
+
+Test(programs, and_their_folder_are_told, .init = cached, .fini = temp_dir_remove) {
+    size_t compiled = 99, restored = 99;
+    clattn_context *context = NULL;
+    SUCCEEDS(clattn_context_create("cpu", NULL, &context));
+    cr_expect_str_eq(clattn_context_cache_folder(context), temp_dir);
+    clattn_context_programs(context, &compiled, NULL);
+    clattn_context_programs(context, NULL, &restored);
+    cr_expect(compiled == 0 && restored == 0, "%zu, %zu", compiled, restored);
+    clattn_context_destroy(context);
+    setenv("CLATTN_CACHE_DIR", "off", 1);
+    SUCCEEDS(clattn_context_create("cpu", NULL, &context));
+    cr_expect_str_eq(clattn_context_cache_folder(context), "");
+    cr_expect_str_eq(clattn_context_cache_folder(NULL), "");
+    compiled = 99;
+    clattn_context_programs(NULL, &compiled, &restored);
+    cr_expect_eq(compiled, 0);
+    clattn_context_destroy(context);
 }
 
 Test(programs, are_built_by_the_first_context_alone, .init = cached, .fini = temp_dir_remove) {
