@@ -15,6 +15,8 @@
 #define TOGETHER(count, most) (ACC / (count) < (most) ? ACC / (count) : (most)) /* vectors for each of `count` rows */
 #define K_TYPE(w) (STORAGE < 0 ? (w)->k_type : STORAGE)
 #define V_TYPE(w) (STORAGE < 0 ? (w)->v_type : STORAGE)
+#define AHEAD 16 /* keys: how far K and V are prefetched */
+#define SUB 16   /* keys whose values stay in cache while rows and columns take several passes over them */
 /* The weight of an excluded key, told from other zeros only where its value must be selected away. */
 #define EXCLUDED (-R(0.0))
 
@@ -39,6 +41,18 @@ INLINE vec load_tail(__global const void *p, long at, int n, int type) {
     for (int e = 0; e < LANES; e++)
         x[e] = e < n ? load_one(p, at + e, type) : R(0.0);
     return LOAD(0, x);
+}
+
+/* The rows at[0 .. rows] of p, `dims` elements from element `from` of each, ahead of their use. */
+static inline void prefetch_rows(__global const void *p, const long *at, int rows, int from, int dims, int type) {
+    const long bytes = (__global const char *)cla_at(p, dims, type) - (__global const char *)p;
+#pragma nounroll
+    for (int r = 0; r < rows; r++) {
+        __global const char *row = (__global const char *)cla_at(p, at[r] + from, type);
+#pragma nounroll
+        for (long x = 0; x < bytes; x += 64)
+            PREFETCH(row + x);
+    }
 }
 
 /* q[r][dims, padded] = Q[row r][d0 ..]. */
@@ -68,11 +82,13 @@ INLINE void reduce_lanes(vec *x) {
 /* Products of `count` rows with LANES keys, `keys` at a time (both constants), that lie at at[], over dims; added to P
  * where `more`. */
 INLINE void score_keys(real *P, const real *q, int stride, const int count, const int keys, const work *w,
-                       const long *at, int d0, int dims, int more) {
+                       const long *at, int d0, int dims, int more, int ahead) {
     vec x[RB][LANES];
     for (int c = 0; c < LANES; c += keys) {
         vec s[8][RB];
         EACH(a, keys) EACH(r, count) s[a][r] = (vec)(R(0.0));
+        if (ahead)
+            prefetch_rows(w->k, at + c + AHEAD, keys, d0, dims, K_TYPE(w));
         int d = 0;
         for (; d + LANES <= dims; d += LANES)
             EACH(a, keys) {
@@ -95,7 +111,7 @@ INLINE void score_keys(real *P, const real *q, int stride, const int count, cons
 INLINE void score_rows(real *P, const real *q, int stride, const int count, int r, int j, const work *w, const long *at,
                        int d0, int dims) {
     score_keys(P + r * TK + j, q + r * stride, stride, count, TOGETHER(count, LANES < 8 ? LANES : 8), w, at + j, d0,
-               dims, d0 > 0);
+               dims, d0 > 0, r == 0);
 }
 
 /* P[r][j] = Q K^T for the keys of groups [g0, g1) of LANES. */
@@ -182,11 +198,13 @@ INLINE int soften_row(real *P, real *o, const work *w, real *m, vec *l, real mos
 
 /* `vectors` vectors of sums of `count` rows (both constants), in registers over the keys j0 .. bn. `tail`: the last one. */
 INLINE void value_block(real *o, const real *P, const work *w, const int count, const int vectors, const int tail, int e,
-                        const long *at, int j0, int bn) {
+                        const long *at, int j0, int bn, int ahead) {
     vec s[RB][8];
     EACH(r, count) EACH(c, vectors) s[r][c] = LOAD(c, o + r * w->stride + e);
     for (int j = j0; j < bn; j++) {
         vec x[8];
+        if (ahead)
+            prefetch_rows(w->v, at + j + AHEAD, 1, 0, w->cols, V_TYPE(w));
         EACH(c, vectors) x[c] = tail ? load_tail(w->v, at[j], w->cols, V_TYPE(w))
                                      : load_lanes(w->v, at[j] + e + c * LANES, V_TYPE(w));
         EACH(r, count) {
@@ -198,28 +216,28 @@ INLINE void value_block(real *o, const real *P, const work *w, const int count, 
 }
 
 /* All columns of `count` rows (a constant). */
-INLINE void value_rows(real *o, const real *P, const work *w, const int count, const long *at, int j0, int bn) {
+INLINE void value_rows(real *o, const real *P, const work *w, const int count, const long *at, int j0, int bn, int ahead) {
     const int most = TOGETHER(count, 8), full = w->cols / LANES * LANES;
     int e = 0;
     for (; e + most * LANES <= full; e += most * LANES)
-        value_block(o, P, w, count, most, 0, e, at, j0, bn);
+        value_block(o, P, w, count, most, 0, e, at, j0, bn, ahead && e == 0);
     for (; e < full; e += LANES)
-        value_block(o, P, w, count, 1, 0, e, at, j0, bn);
+        value_block(o, P, w, count, 1, 0, e, at, j0, bn, ahead && e == 0);
     if (e < w->cols)
-        value_block(o, P, w, count, 1, 1, e, at, j0, bn);
+        value_block(o, P, w, count, 1, 1, e, at, j0, bn, ahead && e == 0);
 }
 
 /* O += P V. */
 INLINE void multiply_values(real *o, const real *P, const work *w, const long *at, int j0, int bn) {
     int r = 0;
     for (; r + 4 <= w->rows; r += 4)
-        value_rows(o + r * w->stride, P + r * TK, w, 4, at, j0, bn);
+        value_rows(o + r * w->stride, P + r * TK, w, 4, at, j0, bn, r == 0);
     if (r + 2 <= w->rows) {
-        value_rows(o + r * w->stride, P + r * TK, w, 2, at, j0, bn);
+        value_rows(o + r * w->stride, P + r * TK, w, 2, at, j0, bn, r == 0);
         r += 2;
     }
     if (r < w->rows)
-        value_rows(o + r * w->stride, P + r * TK, w, 1, at, j0, bn);
+        value_rows(o + r * w->stride, P + r * TK, w, 1, at, j0, bn, r == 0);
 }
 
 /* Whether a value is NaN or Inf: x * 0 is 0 but for those. */
@@ -258,7 +276,7 @@ INLINE void select_values(real *o, const real *P, const work *w, const long *at,
 INLINE int attend(real *o, real *m, vec *l, const work *w, const cla_masks *masks, int h0) {
     real q[CAP] __attribute__((aligned(64)));
     real P[MOST * TK] __attribute__((aligned(64)));
-    long k_at[TK], v_at[TK];
+    long k_at[TK + AHEAD], v_at[TK + AHEAD];
     int blocks = 0;
     if (w->D <= CAP)
         load_queries(q, (w->D + LANES - 1) / LANES * LANES, w, 0, w->D);
@@ -266,7 +284,7 @@ INLINE int attend(real *o, real *m, vec *l, const work *w, const cla_masks *mask
         const int j0 = max(0, w->first - n), bn = min(TK, w->end - n);
         const int g0 = j0 / LANES, g1 = (bn + LANES - 1) / LANES;
         int excluded = 0;
-        for (int j = g0 * LANES; j < g1 * LANES; j++) { /* others repeat a key that is seen */
+        for (int j = g0 * LANES; j < g1 * LANES + AHEAD; j++) { /* others repeat a key that is seen */
             const int key = clamp(n + j, w->first, w->end - 1);
             k_at[j] = cla_row_at(w->table, w->page_size, key, w->k_j, w->k_page);
             v_at[j] = cla_row_at(w->table, w->page_size, key, w->v_j, w->v_page);
@@ -279,7 +297,8 @@ INLINE int attend(real *o, real *m, vec *l, const work *w, const cla_masks *mask
         if (excluded && scan_values(w, v_at, j0, bn))
             select_values(o, P, w, v_at, j0, bn);
         else
-            multiply_values(o, P, w, v_at, j0, bn);
+            for (int j = j0; j < bn; j += SUB)
+                multiply_values(o, P, w, v_at, j, min(bn, j + SUB));
     }
     return blocks;
 }
