@@ -85,7 +85,7 @@ class Torch:
         import torch.nn.functional as F
 
         q, k, v = x["q"], x["k"], x["v"]
-        mask = x["keep"] if s.keep else None
+        mask, scale = x["keep"] if s.keep else None, s.scale or None
         causal = s.causal and not s.bottom_right and not s.window and mask is None and not s.bias
         if (s.causal and not causal) or s.window:
             seen = self.interval(s)
@@ -93,15 +93,15 @@ class Torch:
         if s.bias:
             mask = x["bias"] if mask is None else x["bias"].masked_fill(~mask, -math.inf)
         if s.H == s.Hk:
-            return {"sdpa": lambda: F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal)}
-        ways = {"enable_gqa": lambda: F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, enable_gqa=True)}
+            return {"sdpa": lambda: F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, scale=scale)}
+        ways = {"enable_gqa": lambda: F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, scale=scale, enable_gqa=True)}
         if s.N == 1 and mask is None and not causal:  # the heads of a group as queries of one head
             folded = q.view(s.B, s.Hk, s.H // s.Hk, s.D)
-            ways["groups as queries"] = lambda: F.scaled_dot_product_attention(folded, k, v)
+            ways["groups as queries"] = lambda: F.scaled_dot_product_attention(folded, k, v, scale=scale)
         else:
             group = s.H // s.Hk
             ways["heads repeated"] = lambda: F.scaled_dot_product_attention(
-                q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1), mask, is_causal=causal
+                q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1), mask, is_causal=causal, scale=scale
             )
         return ways
 
@@ -241,7 +241,9 @@ class OnnxRuntime(Numpy):
         if mask:
             inputs[mask] = x[mask]
         ways, reasons = {}, []
-        attention = node("Attention", ["q", "k", "v"] + ([mask] if mask else []), ["y"], is_causal=int(s.causal))
+        scale = {"scale": s.scale} if s.scale else {}
+        names = ["q", "k", "v"] + ([mask] if mask else [])
+        attention = node("Attention", names, ["y"], is_causal=int(s.causal), **scale)
         self.offer(ways, reasons, "Attention", [attention], inputs, out.shape, None)
         if s.H == s.Hk:
             self.offer(ways, reasons, "MultiHeadAttention", *self.multi_head(s, inputs, mask))
@@ -267,8 +269,9 @@ class OnnxRuntime(Numpy):
             x["bias"] = np.ascontiguousarray(bias.astype(x["q"].dtype)[None, None])
             names += ["", "", "bias"]
         node = self.onnx.helper.make_node(
-            "MultiHeadAttention", names, ["y"], domain="com.microsoft", num_heads=s.H, unidirectional=int(s.causal)
-        )
+            "MultiHeadAttention", names, ["y"], domain="com.microsoft", num_heads=s.H, unidirectional=int(s.causal),
+            **({"scale": s.scale} if s.scale else {}),
+        )  # fmt: skip
         return [node], x, (s.B, s.N, s.H * s.Dv), "com.microsoft"
 
     def store(self, result, out):

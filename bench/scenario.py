@@ -34,6 +34,7 @@ class Scenario:
     keep: bool = False
     bias: bool = False
     gelu: bool = False
+    scale: float = 0.0  # 0: 1 / sqrt(D)
 
     def arrays(self):
         """name -> (dtype, shape) of the inputs and the result."""

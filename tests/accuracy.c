@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prints the tables of docs/numerics.md: the largest error of every algorithm on this machine, by type and number of
  * keys, against double (long double for f64), and how much of what is allowed that is. Not a test: the grid is.
- *   accuracy [queries]        64 of them unless said */
+ *   accuracy [queries [folder]]   64 of them unless said; folder: each problem goes there as a safetensors file, by
+ * which bench/accuracy.py judges others */
 #include "oracle.h"
+#include <clattn/io.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,8 +61,40 @@ static void print(const char *type, const oracle_runner *runners, size_t count, 
     }
 }
 
+/* q, k, v in their type, the exact O in f64; metadata: what stands in the tables. false, with the reason on stderr. */
+static bool save(const oracle_case *c, const char *folder) {
+    const oracle_config *f = &c->config;
+    const int64_t shapes[4][4] = {
+        {f->B, f->H, f->N, f->D}, {f->B, f->Hk, f->M, f->D}, {f->B, f->Hk, f->M, f->Dv}, {f->B, f->H, f->N, f->Dv}};
+    const double *const values[4] = {c->q, c->k, c->v, c->exact.o};
+    static const char *const names[4] = {"q", "k", "v", "o"};
+    clattn_named_array arrays[4] = {{0}};
+    char path[1024], scale[40], allowed[40], most[40];
+    bool right = true;
+    for (int i = 0; i < 4 && right; i++) {
+        const clattn_dtype dtype = i < 3 ? f->q_type : CLATTN_F64;
+        arrays[i].name = names[i];
+        right = clattn_array_create(dtype, 4, shapes[i], &arrays[i].array) == CLATTN_OK &&
+                clattn_convert(arrays[i].array.data, dtype, values[i], CLATTN_F64,
+                               (size_t)oracle_elements(shapes[i])) == CLATTN_OK;
+    }
+    snprintf(path, sizeof path, "%s/%s-%lld-%g.safetensors", folder, clattn_dtype_name(f->q_type), (long long)f->M,
+             f->scale);
+    snprintf(scale, sizeof scale, "%.17g", f->scale);
+    snprintf(allowed, sizeof allowed, "%.17g", c->allowed.o);
+    snprintf(most, sizeof most, "%.17g", largest(c->v, oracle_elements(shapes[2])));
+    const clattn_metadata_pair metadata[] = {{"scale", scale}, {"allowed", allowed}, {"largest", most}};
+    right = right && clattn_safetensors_write(path, arrays, 4, metadata, 3) == CLATTN_OK;
+    if (!right)
+        fprintf(stderr, "accuracy: %s\n", clattn_last_error());
+    for (int i = 0; i < 4; i++)
+        clattn_array_free(&arrays[i].array);
+    return right;
+}
+
 /* One table: all types, with scores of that size. */
-static bool table(const char *title, double scale, int64_t queries, const oracle_runner *runners, size_t count) {
+static bool table(const char *title, double scale, int64_t queries, const char *folder, const oracle_runner *runners,
+                  size_t count) {
     static const clattn_dtype types[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16, CLATTN_F64};
     char text[ORACLE_TEXT] = "";
     printf("\n%s\n\n| type | algorithm", title);
@@ -88,6 +122,7 @@ static bool table(const char *title, double scale, int64_t queries, const oracle
             bool right = oracle_exact(c, text);
             if (!right)
                 fprintf(stderr, "%s\n", text);
+            right = right && (!folder || save(c, folder));
             for (size_t i = 0; right && i < count; i++)
                 if (dtype != CLATTN_F64 || runners[i].has_f64)
                     right = measure(c, &runners[i], &results[i][k]);
@@ -104,13 +139,15 @@ static bool table(const char *title, double scale, int64_t queries, const oracle
 int main(int argc, char **argv) {
     oracle_runner runners[ORACLE_RUNNERS];
     const size_t count = oracle_open(runners);
+    const char *folder = argc > 2 ? argv[2] : NULL;
     const long queries = argc > 1 ? strtol(argv[1], NULL, 10) : 64;
     if (queries < 1 || queries > 4096) {
         fprintf(stderr, "accuracy: %s queries; 1 to 4096\n", argv[1]);
         return 2;
     }
-    const bool right = table("Scores of standard deviation 1:", 0.125, queries, runners, count) &&
-                       table("Scores of standard deviation 8, so that few keys decide:", 1, queries, runners, count);
+    const bool right =
+        table("Scores of standard deviation 1:", 0.125, queries, folder, runners, count) &&
+        table("Scores of standard deviation 8, so that few keys decide:", 1, queries, folder, runners, count);
     oracle_close(runners, count);
     return right ? 0 : 1;
 }
