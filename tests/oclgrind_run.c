@@ -4,6 +4,7 @@
  *   oclgrind --data-races --log FILE oclgrind_run [ALGORITHM...]     FILE must stay empty; exit status 1 on wrong
  * results No test framework, which would fork. */
 #include "oracle.h"
+#include <clattn/measure.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -239,6 +240,18 @@ static void check_sums(const char *algorithm, clattn_dtype dtype, tally *t) {
     take_log(t);
 }
 
+/* What measures the device: a sample of each; 1000 bytes are no whole number of what a work-group reads. */
+static void check_meter(clattn_context *context, tally *t) {
+    clattn_meter *meter = NULL;
+    double gflops = 0, gbytes = 0;
+    const bool right = clattn_meter_create(context, &meter) == CLATTN_OK &&
+                       clattn_meter_fma(meter, &gflops) == CLATTN_OK &&
+                       clattn_meter_read(meter, 1000, &gbytes) == CLATTN_OK && gflops > 0 && gbytes > 0;
+    count(t, right, clattn_last_error());
+    clattn_meter_destroy(meter);
+    take_log(t);
+}
+
 static bool asked_for(const char *name, int argc, char **argv) {
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], name) == 0)
@@ -276,6 +289,7 @@ int main(int argc, char **argv) {
     }
     printf("device: %s\n", info.name);
     check_type(context, CLATTN_F32, argc, argv, &t);
+    check_meter(context, &t);
     if (info.has_f64)
         check_type(context, CLATTN_F64, argc, argv, &t);
     clattn_context_destroy(context);

@@ -91,5 +91,20 @@ says "the document's table" '^\| `problem` \| n8 d8 \|' "$work/doc.md"
 says "the rest stays" '^rest$' "$work/doc.md"
 if grep -q '^old$' "$work/doc.md"; then not_ok "the old part is still there"; else ok; fi
 
+# ---- errors: our rows, and those of peers that are there ----
+printf '# x\n<!-- accuracy -->\nold\n<!-- /accuracy -->\n' >"$work/doc.md"
+if python3 "$root/bench/accuracy.py" --build "$build" --queries 1 --docs "$work/doc.md" >"$work/out" 2>"$work/err"; then
+    ok
+else
+    not_ok "accuracy"
+fi
+says "accuracy: ours" '^\| f32 \| `fused_lanes` \|( [0-9.e-]+ \([0-9.]+\) \|){5}$' "$work/doc.md"
+says "accuracy: peers are counted" '^[012] peers, [012] absent$' "$work/err"
+if python3 -c 'import torch' 2>/dev/null; then
+    says "accuracy: PyTorch" '^\| bf16 \| PyTorch \|( [0-9.e-]+ \([0-9.]+\) \|){4} - \|$' "$work/doc.md"
+else
+    says "PyTorch is absent" '^skipped peer torch: ' "$work/err"
+fi
+
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
