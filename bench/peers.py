@@ -74,6 +74,29 @@ def wait_until_idle(workers):
     return False
 
 
+def busy_seconds():
+    """Of all processors, by anyone."""
+    with open("/proc/stat", encoding="ascii") as file:
+        fields = [int(x) for x in file.readline().split()[1:]]
+    return (sum(fields[:3]) + sum(fields[5:8])) / os.sysconf("SC_CLK_TCK")
+
+
+class Others:
+    """The share of the processors that other programs took while we measured."""
+
+    def __init__(self, workers):
+        self.workers = workers
+        self.start, self.busy, self.ours = time.monotonic(), busy_seconds(), self.used()
+
+    def used(self):
+        own = os.times()
+        return sum(w.cpu_seconds() for w in self.workers) + own.user + own.system
+
+    def share(self):
+        took = busy_seconds() - self.busy - (self.used() - self.ours)
+        return max(0.0, took / ((time.monotonic() - self.start) * os.cpu_count()))
+
+
 def fresh_arrays(library, s, folder, seed):
     arrays = {}
     for i, (name, (dtype, shape)) in enumerate(s.arrays().items()):
@@ -304,11 +327,13 @@ def main():
         return 2
     versions = {w.name: w.hello["version"] for w in workers}
     with shared_folder() as folder:
+        others = Others(workers)
         runs = measure(options, library, workers, scenarios, folder)
+        taken = others.share() if runs else 0.0
         for w in workers:
             w.end()
         memory = measure_memory(options, worker_options, library, list(versions), folder) if options.memory else {}
-    return report.finish(options, runs, memory, versions, absent, TITLES, time.monotonic() - start)
+    return report.finish(options, runs, memory, versions, absent, TITLES, taken, time.monotonic() - start)
 
 
 if __name__ == "__main__":

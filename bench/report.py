@@ -168,13 +168,15 @@ def commit():
     return got.stdout.strip() or "unknown"
 
 
-def heading(options, versions, runs, titles):
+def heading(options, versions, runs, titles, taken):
     fma = [p["gflops"] for run in runs for p in run.peaks]
     of = ", ".join(f"{titles[who]} {v}" for who, v in versions.items() if who != "clattn")
     text = f"{time.strftime('%Y-%m-%d')}, {machine()}, {options.threads} threads each; clattn {commit()} on {versions['clattn']}"
     text += f"; {of}" if of else ""
     if fma:
         text += f". Peak of multiply-adds in this run: median {median(fma):.0f}, best {max(fma):.0f} GFLOP/s"
+    if runs and taken > 0.03:
+        text += f". OTHER PROGRAMS TOOK {100 * taken:.0f} % OF THE PROCESSORS MEANWHILE: these are no times of a quiet machine"
     return text + "."
 
 
@@ -217,9 +219,9 @@ def as_json(runs, memory, versions, heading_text, titles):
     return {"about": heading_text, "versions": versions, "scenarios": [one(r) for r in runs], "memory": memory}
 
 
-def finish(options, runs, memory, versions, absent, titles, seconds):
+def finish(options, runs, memory, versions, absent, titles, taken, seconds):
     """Writes the files, prints the table; the exit status."""
-    about = heading(options, versions, runs, titles)
+    about = heading(options, versions, runs, titles, taken)
     parts = {}
     if runs:
         no_part = reasons(runs, titles)
