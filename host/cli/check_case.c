@@ -3,6 +3,7 @@
 #include "check_case.h"
 
 #include "call_facts.h"
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -51,6 +52,14 @@ bool cla_check_attr_int(cla_check_case *c, const char *name, int64_t unset, int6
         return cla_check_error(c, "the attribute %s is %g, not a whole number", name, x);
     *value = (int64_t)x;
     return true;
+}
+
+bool cla_check_attr_flag(cla_check_case *c, const char *name, bool *value) {
+    int64_t x;
+    if (!cla_check_attr_int(c, name, 0, &x))
+        return false;
+    *value = x == 1;
+    return x == 0 || x == 1 || cla_check_error(c, "the attribute %s is %" PRId64 ", not 0 or 1", name, x);
 }
 
 bool cla_check_attr_text(cla_check_case *c, const char *name, const char *unset, const char **value) {

@@ -73,6 +73,8 @@ void cla_check_skip(cla_check_case *c, const char *format, ...) CLA_ARGS_PRINTF(
 bool cla_check_known(cla_check_case *c, const char *const *attrs, const char *const *inputs);
 /* Attributes; absent and null give the default. */
 bool cla_check_attr_int(cla_check_case *c, const char *name, int64_t unset, int64_t *value);
+/* 0 or 1, or a boolean; false where it is not there. */
+bool cla_check_attr_flag(cla_check_case *c, const char *name, bool *value);
 bool cla_check_attr_real(cla_check_case *c, const char *name, double unset, double *value);
 bool cla_check_attr_text(cla_check_case *c, const char *name, const char *unset, const char **value);
 /* Whether "in" names it. */

@@ -132,17 +132,13 @@ static bool set_sequences(cla_check_case *c, cla_check_job *job) {
 static bool set_options(cla_check_case *c, cla_check_job *job) {
     clattn_attention_args *a = &job->args;
     const int64_t *window = NULL;
-    int64_t causal, invariant, short_masks;
     if (!pack_keys(c, job, "k_type", &a->k) || !pack_keys(c, job, "v_type", &a->v) || !set_sequences(c, job) ||
         !cla_check_attr_real(c, "softcap", 0, &a->softcap) ||
-        !cla_check_attr_int(c, "batch_invariant", 0, &invariant) ||
-        !cla_check_attr_int(c, "short_masks", 0, &short_masks) || !cla_check_attr_real(c, "scale", NAN, &a->scale) ||
-        !cla_check_attr_int(c, "causal", 0, &causal) || !set_align(c, job) || !numbers(c, job, "window", 2, &window))
+        !cla_check_attr_flag(c, "batch_invariant", &a->batch_invariant) ||
+        !cla_check_attr_flag(c, "short_masks", &a->short_masks) || !cla_check_attr_real(c, "scale", NAN, &a->scale) ||
+        !cla_check_attr_flag(c, "causal", &a->causal) || !set_align(c, job) || !numbers(c, job, "window", 2, &window))
         return false;
-    a->batch_invariant = invariant != 0;
-    a->short_masks = short_masks != 0;
     a->has_scale = !isnan(a->scale);
-    a->causal = causal != 0;
     a->has_window = window != NULL;
     if (window) {
         a->window_left = window[0] < 0 ? CLATTN_UNLIMITED : window[0];

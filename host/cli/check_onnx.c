@@ -225,12 +225,10 @@ static bool read_precision(onnx_case *x) {
 
 static bool set_options(onnx_case *x) {
     clattn_attention_args *a = &x->job->args;
-    int64_t causal;
-    if (!cla_check_attr_int(x->c, "is_causal", 0, &causal) || !cla_check_attr_real(x->c, "scale", NAN, &a->scale) ||
+    if (!cla_check_attr_flag(x->c, "is_causal", &a->causal) || !cla_check_attr_real(x->c, "scale", NAN, &a->scale) ||
         !cla_check_attr_real(x->c, "softcap", 0, &a->softcap) || !set_window(x) || !load_lengths(x))
         return false;
     a->has_scale = !isnan(a->scale);
-    a->causal = causal != 0;
     return set_alignment(x);
 }
 

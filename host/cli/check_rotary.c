@@ -31,7 +31,7 @@ static bool load_caches(cla_check_case *c, cla_check_job *job) {
 }
 
 static bool load(cla_check_case *c, cla_check_job *job, const clattn_array **y) {
-    int64_t adjacent;
+    bool adjacent;
     clattn_rotary_args *a = &job->rotary;
     const clattn_array *x = cla_check_read_raw(c, job, "X");
     if (!x || !cla_check_onnx_heads(c, x, "num_heads", &a->x))
@@ -39,7 +39,7 @@ static bool load(cla_check_case *c, cla_check_job *job, const clattn_array **y) 
     *y = cla_check_new_array(c, job, x->dtype, x->rank, x->shape);
     if (!*y || !cla_check_onnx_heads(c, *y, "num_heads", &a->y) ||
         !cla_check_attr_int(c, "rotary_embedding_dim", 0, &a->options.dims) ||
-        !cla_check_attr_int(c, "interleaved", 0, &adjacent))
+        !cla_check_attr_flag(c, "interleaved", &adjacent))
         return false;
     a->options.pairs = adjacent ? CLATTN_ROTARY_ADJACENT : CLATTN_ROTARY_HALVES;
     return load_caches(c, job);

@@ -71,8 +71,8 @@ static bool load(cla_check_case *c, cla_check_job *job, operands *x) {
     const int rank = a->q.rank;
     if (rank < 2 || rank > 4 || a->k.rank != rank || a->v.rank != rank)
         return cla_check_error(c, "Q, K and V have ranks %d, %d and %d", rank, a->k.rank, a->v.rank);
-    int64_t gqa;
-    if (!cla_check_attr_int(c, "enable_gqa", 0, &gqa))
+    bool gqa;
+    if (!cla_check_attr_flag(c, "enable_gqa", &gqa))
         return false;
     if (!gqa && rank > 2 && a->q.shape[rank - 3] != a->k.shape[rank - 3] && a->k.shape[rank - 3] != 1)
         return cla_check_error(c, "enable_gqa is 0, for %" PRId64 " query and %" PRId64 " key heads",
@@ -108,9 +108,8 @@ static bool load_mask(cla_check_case *c, cla_check_job *job) {
 }
 
 static bool set_options(cla_check_case *c, cla_check_job *job) {
-    int64_t causal, lower_right;
-    if (!cla_check_attr_int(c, "is_causal", 0, &causal) ||
-        !cla_check_attr_int(c, "causal_lower_right", 0, &lower_right) ||
+    bool causal, lower_right;
+    if (!cla_check_attr_flag(c, "is_causal", &causal) || !cla_check_attr_flag(c, "causal_lower_right", &lower_right) ||
         !cla_check_attr_real(c, "scale", NAN, &job->args.scale))
         return false;
     if (causal && lower_right)

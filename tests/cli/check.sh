@@ -131,6 +131,7 @@ bad "an attribute that is not known" 's/{/{\\"attrs\\":{\\"dropout_p\\":0.1},/' 
 bad "a layout that is no text" 's/{/{\\"attrs\\":{\\"layout\\":1},/' 'layout is not a text'
 bad "an output that is not known" 's/Y/logits/' 'the output logits is not known'
 bad "an attribute that is no number" 's/{/{\\"attrs\\":{\\"scale\\":\\"x\\"},/' 'scale is not a number'
+bad "a flag that is none" 's/{/{\\"attrs\\":{\\"is_causal\\":2},/' 'the attribute is_causal is 2, not 0 or 1'
 bad "an unknown layout" 's/{/{\\"attrs\\":{\\"layout\\":\\"SBHD\\"},/' 'the layout SBHD is not known'
 bad "a layout for rank 4" 's/{/{\\"attrs\\":{\\"layout\\":\\"BSHD\\"},/' 'needs tensors of rank 4'
 onnx="{${q}op${q}:${q}Attention${q},${q}opset${q}:23,${q}attrs${q}:{},${q}in${q}:[${q}Q${q},${q}K${q},${q}V${q}],\
