@@ -218,6 +218,7 @@ Test(problem_text, errors_name_the_word) {
         {"n5 d8 window", "window: a value is missing"},
         {"n5 d8 scale=nan", "scale=nan: the scale is a finite number"},
         {"n5 d8 scale=1x", "scale=1x: the scale is a finite number"},
+        {"n5 d8 scale=1e-400", "scale=1e-400: the scale is a finite number that a double holds"},
         {"n5 d8 keep=3", "keep=3: keep takes no value"},
         {"n2147483647 d8 h2147483647", "more elements than 64 bits count"},
         {"n5 d8 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "too long for a word"},

@@ -179,16 +179,18 @@ static bool window_word(parser *p, const char *value) {
            window_side(p, comma + 1, strlen(comma + 1), &p->problem->window_right);
 }
 
+/* What a double cannot tell from 0, such as 1e-400, is none. */
 static bool finite_number(const char *text, double *x) {
     char *stop;
+    errno = 0;
     *x = strtod(text, &stop);
-    return *text && !*stop && !isspace((unsigned char)*text) && isfinite(*x);
+    return *text && !*stop && !isspace((unsigned char)*text) && isfinite(*x) && !(errno == ERANGE && *x == 0);
 }
 
 static bool scale_word(parser *p, const char *value) {
     p->problem->has_scale = true;
     if (!finite_number(value, &p->problem->scale))
-        return fail(p, "%s: the scale is a finite number", p->word);
+        return fail(p, "%s: the scale is a finite number that a double holds", p->word);
     return take(p, SLOT_SCALE);
 }
 
