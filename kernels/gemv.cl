@@ -3,7 +3,7 @@
  * work-item, alone in its group, owns a.panels times LANES columns; RB of them share the reads of x, and LANES sums are
  * added up together by a tree. W has its terms side by side, and x, of type real, too.
  * Key: REAL; LANES; STAGED 1; STORAGE: type of W; TOKENS 1 2 4 8: rows of x together.
- * Private memory: TOKENS LANES vectors. No local memory, no barriers.
+ * Private memory: TOKENS LANES vectors and a few. No local memory, no barriers.
  * The sum of an element depends on its own row and column alone, not on TOKENS. */
 #define RB (TOKENS == 1 ? 4 : TOKENS == 2 ? 4 : TOKENS == 4 ? 2 : 1)
 
@@ -15,28 +15,48 @@ INLINE vec some_terms(__global const void *p, long at, int count, int type) {
     return LOAD(0, x);
 }
 
+/* Bytes of a step of every loop over terms: a block, or a vector. */
+#if STORAGE >= CLA_Q8_0
+#define STEP_BYTES BLOCK_BYTES(STORAGE)
+#elif STORAGE == CLA_F64
+#define STEP_BYTES (8 * LANES)
+#elif STORAGE == CLA_F32
+#define STEP_BYTES (4 * LANES)
+#else
+#define STEP_BYTES (2 * LANES)
+#endif
+
+/* What follows RB columns is most likely the next RB: their lines, one after another, while these are read. */
+INLINE void expect(__global const uchar *next, int step) {
+    EACH(i, (RB * STEP_BYTES + 63) / 64) SOON(next + (long)step * (RB * STEP_BYTES) + 64 * i, 0);
+}
+
 /* s[RB][TOKENS] = products of RB columns of W, which start at w_at[], with the rows of x at x_at[]. */
 INLINE void multiply(vec s[RB][TOKENS], __global const real *x, const long *x_at, __global const void *w,
                      const long *w_at, int K) {
     int k = 0;
+    __global const uchar *next = (__global const uchar *)cla_at(w, 2 * w_at[RB - 1] - w_at[0], STORAGE);
     EACH(r, RB) EACH(t, TOKENS) s[r][t] = (vec)(R(0.0));
 #if STORAGE >= CLA_Q8_0
-    for (; k < K; k += 32)
+    __global const uchar *row[RB];
+    EACH(r, RB) row[r] = (__global const uchar *)w + (w_at[r] >> 5) * BLOCK_BYTES(STORAGE);
+    for (long at = 0; k < K; k += 32, at += STEP_BYTES) {
+        expect(next, k >> 5);
         EACH(r, RB) {
-            __global const uchar *block = (__global const uchar *)w + ((w_at[r] + k) >> 5) * BLOCK_BYTES(STORAGE);
-            const vec scale = (vec)(half_at(block));
+            const vec scale = (vec)(half_at(row[r] + at));
             vec q[32 / LANES];
-            EACH(c, 32 / LANES) q[c] = quants_of(block, c, STORAGE);
+            EACH(c, 32 / LANES) q[c] = quants_of(row[r] + at, c, STORAGE);
             EACH(t, TOKENS) {
-                vec sum = q[0] * LOAD(0, x + x_at[t] + k);
-                for (int c = 1; c < 32 / LANES; c++)
-                    sum = fma(q[c], LOAD(c, x + x_at[t] + k), sum);
+                vec sum = (vec)(R(0.0));
+                EACH(c, 32 / LANES) sum = fma(q[c], LOAD(c, x + x_at[t] + k), sum);
                 s[r][t] = fma(scale, sum, s[r][t]);
             }
         }
+    }
 #else
     for (; k + LANES <= K; k += LANES) {
         vec v[TOKENS];
+        expect(next, k / LANES);
         EACH(t, TOKENS) v[t] = LOAD(0, x + x_at[t] + k);
         EACH(r, RB) {
             const vec u = load_lanes(w, w_at[r] + k, STORAGE);

@@ -12,13 +12,6 @@
 #error "linear: impossible key"
 #endif
 
-/* Hints of what is read, or written, soon. */
-#if defined(__x86_64__) || defined(__aarch64__)
-#define SOON(p, writes) __builtin_prefetch(p, writes)
-#else
-#define SOON(p, writes) (void)(p)
-#endif
-
 /* A row of a tile of y is written when its sums are there; until then its lines are on their way. */
 INLINE void expect_row(__global void *y, long at, int type) {
 #if STAGED
