@@ -2,6 +2,7 @@
 /* `clattn bench`: devices and algorithms against each other, as a size grows. */
 #include "args.h"
 #include "bench_file.h"
+#include "bench_linear.h"
 #include "bench_report.h"
 #include "bench_sweep.h"
 #include "commands.h"
@@ -45,6 +46,10 @@ const char *const cla_help_bench =
     "  --json FILE        a list of {problem, device, algorithm, median_ms, min_ms, max_ms, transfers_ms, gflops,\n"
     "                     peak_bytes, cold_ms, ...}\n"
     "  --plot FILE.svg    milliseconds over the swept size; needs gnuplot\n"
+    "\n"
+    "  --linear           problems are linear layers instead, as in 'm4096 n384 k1536 f32 bias gelu': rows, outputs,\n"
+    "                     inputs, type, w=T for the type of w (q8_0 and q4_0 too), relu gelu gelu_tanh silu; with\n"
+    "                     --devices, --algorithms, --repeat and --json alone\n"
     "\n"
     "median, min, max: executions of a plan on tensors that lie on the device. transfers: one call on host arrays.\n"
     "cold: plan and first run of this process, with the kernel builds that the driver has not kept.\n"
@@ -256,6 +261,9 @@ int cla_cmd_bench(int argc, char **argv) {
     cla_bench bench = {0};
     cla_outputs outputs = {0};
     cla_bench_file file = {0};
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--linear") == 0)
+            return cla_bench_linear(argc, argv);
     int exit_status = cla_args_parse("bench", argc, argv, specs, 0, -1, "'PROBLEM'...", &args);
     if (exit_status != CLA_EXIT_OK)
         return exit_status;
