@@ -148,6 +148,8 @@ class Numpy:
             raise Refused("products of f32 only")
         if s.H != s.Hk or s.window:
             raise Refused("not in the article")
+        if s.scores() > 1 << 29:
+            raise Refused(f"arrays of scores of {s.scores() * 4 >> 30} GiB")
         x = {name: self.view(array) for name, array in arrays.items()}
         if s.linear:
             return {"x @ w.T": (lambda: x["x"] @ x["w"].T + x["bias"]) if s.bias else lambda: x["x"] @ x["w"].T}

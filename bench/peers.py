@@ -267,7 +267,7 @@ def parse_arguments():
     p.add_argument("--problem", help="one problem in place of the file's")
     p.add_argument("--peers", default=",".join(PEERS), help="with commas, or none")
     p.add_argument("--rounds", type=int, default=7)
-    p.add_argument("--limit", type=float, default=20, help="seconds of a scenario, after which no round begins")
+    p.add_argument("--limit", type=float, default=8, help="seconds of a scenario, after which no round begins; three there are")
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     p.add_argument("--device", default="", help="clattn's (the best)")
     p.add_argument("--memory", action="store_true", help="also the memory that a run takes as n grows")

@@ -48,11 +48,12 @@ static int read_lines(char *text, const char *path, cla_bench_file *file) {
         return cla_fail(CLA_EXIT_FAILED, "bench: --file %s: out of memory", path);
     file->texts = texts;
     const int before = file->count;
-    for (char *line = text, *next = text; next; line = next) {
-        next = strchr(line, '\n');
-        if (next)
-            *next++ = '\0';
-        char *problem = problem_of(line);
+    for (char *line = text; line;) {
+        char *end = strchr(line, '\n'), *const here = line;
+        line = end ? end + 1 : NULL;
+        if (end)
+            *end = '\0';
+        char *problem = problem_of(here);
         const bool linear = problem && strncmp(problem, "linear", 6) == 0 && strchr(" \t\r", problem[6]) != NULL;
         file->skipped += linear;
         if (problem && !linear)

@@ -4,8 +4,8 @@
 #ifndef CLA_BENCH_RUN_H
 #define CLA_BENCH_RUN_H
 
+#include "kernel_profile.h"
 #include "problem_text.h"
-#include "profile.h"
 
 #define CLA_BENCH_REPEATS_MAX 1000
 #define CLA_BENCH_DEVICES_MAX 16

@@ -2,7 +2,7 @@
 /* The roofline: what the peaks allow at so many operations per byte, and the kernels below it, drawn by gnuplot. */
 #include "args.h"
 #include "gnuplot.h"
-#include "profile.h"
+#include "kernel_profile.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -3,8 +3,8 @@
 #ifndef CLA_RUN_PROFILE_H
 #define CLA_RUN_PROFILE_H
 
+#include "kernel_profile.h"
 #include "outputs.h"
-#include "profile.h"
 
 /* Profiles the call on host arrays, and writes the files (NULL: none) under their temporary names. Prints one line and
  * returns the exit status when something is wrong. */

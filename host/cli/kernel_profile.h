@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the time of a call goes: time, operations and bytes of each kernel beside what the device can do at most. */
-#ifndef CLA_PROFILE_H
-#define CLA_PROFILE_H
+#ifndef CLA_KERNEL_PROFILE_H
+#define CLA_KERNEL_PROFILE_H
 
 #include <cjson/cJSON.h>
 #include <clattn/attention.h>

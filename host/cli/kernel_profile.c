@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "profile.h"
+#include "kernel_profile.h"
 
 #include "call_facts.h"
 #include "job.h"
