@@ -17,6 +17,7 @@ static const verb verbs[] = {
     {"run", "attention of three tensor files", cla_cmd_run, &cla_help_run, &cla_help_run_more},
     {"check", "replay packed test cases", cla_cmd_check, &cla_help_check, NULL},
     {"bench", "time devices and algorithms against each other", cla_cmd_bench, &cla_help_bench, NULL},
+    {"tune", "find and record what is fastest here", cla_cmd_tune, &cla_help_tune, NULL},
     {"devices", "what can compute here, and how", cla_cmd_devices, &cla_help_devices, NULL},
     {"inspect", "what is in an npy or safetensors file", cla_cmd_inspect, &cla_help_inspect, NULL},
 };
@@ -30,7 +31,8 @@ static void print_help(FILE *to) {
     fprintf(to, "\n`clattn VERB --help` tells a verb's options; `clattn --version` the version.\n"
                 "Exit status: 0 right, 1 a wrong result or a failed job, 2 wrong use.\n"
                 "Environment: CLATTN_DEVICE is the device where --device is not given; CLATTN_CACHE_DIR the folder in\n"
-                "which compiled kernels are kept (default ~/.cache/clattn), or off.\n");
+                "which compiled kernels are kept (default ~/.cache/clattn), or off; CLATTN_TUNING_FILE the\n"
+                "record of `clattn tune` (default tuning.txt there), or off.\n");
 }
 
 static const verb *find_verb(const char *name) {
