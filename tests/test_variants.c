@@ -89,6 +89,7 @@ static void check_algorithm(const char *algorithm, bool thin) {
 }
 
 Test(variants, all_of_fused_tiles_are_right, .timeout = 1200) { check_algorithm("fused_tiles", true); }
+Test(variants, all_of_fused_split_are_right, .timeout = 1200) { check_algorithm("fused_split", false); }
 
 /* ---- what is said ---- */
 

@@ -11,6 +11,7 @@ enum {
     CAP = 8192,          /* numbers of Q, and of O, that it holds: with the rest 70 to 150 KiB of stack */
     TILE = 64,           /* keys; splits are multiples of it */
     LEAST_KEYS = 256,    /* of a split */
+    MOST_SPLITS = 64,    /* that a variant has */
     INVARIANT_KEYS = 512 /* of a split, where it may depend on nothing else */
 };
 enum { FEW_ROWS = 16, FEW_QUERIES = 4, MANY_KEYS = 32 };
@@ -78,12 +79,39 @@ static void cut_rows(const cla_problem *p, state *s) {
 }
 
 /* Splits help only while there are fewer work-items than cores can be kept busy with. With batch_invariant they begin
- * at fixed keys, whatever the batch. */
-static void cut_keys(const cla_problem *p, const clattn_device_info *device, state *s) {
+ * at fixed keys, whatever the batch. asked: so many at most; 0: that choice. */
+static void cut_keys(const cla_problem *p, const clattn_device_info *device, int64_t asked, state *s) {
     const int64_t items = p->B * p->Hk * s->tiles * s->chunks, wanted = 4 * (int64_t)device->compute_units;
-    const int64_t splits = items >= wanted ? 1 : cla_min(cla_ceil_div(wanted, items), p->M / LEAST_KEYS);
+    const int64_t enough = items >= wanted ? 1 : cla_min(cla_ceil_div(wanted, items), p->M / LEAST_KEYS);
+    const int64_t splits = asked ? asked : enough;
     s->split_keys = p->batch_invariant ? INVARIANT_KEYS : cla_round_up(cla_ceil_div(p->M, cla_max(1, splits)), TILE);
     s->splits = cla_ceil_div(p->M, s->split_keys);
+}
+
+/* Numbers of splits, the default first, then powers of two that are possible. Bits depend on them: with batch_invariant
+ * there is one way. */
+static size_t list_splits(const cla_problem *p, const clattn_device_info *device, int64_t list[CLA_VARIANTS]) {
+    state s = {0};
+    size_t count = 0;
+    if (p->batch_invariant)
+        return 0;
+    cut_rows(p, &s);
+    cut_keys(p, device, 0, &s);
+    list[count++] = s.splits;
+    for (int64_t splits = 1; splits <= MOST_SPLITS; splits *= 2) {
+        cut_keys(p, device, splits, &s);
+        if (s.splits == splits && splits != list[0])
+            list[count++] = splits;
+    }
+    return count;
+}
+
+static size_t variants(const cla_problem *p, const clattn_device_info *device, cla_variant out[CLA_VARIANTS]) {
+    int64_t list[CLA_VARIANTS];
+    const size_t count = list_splits(p, device, list);
+    for (size_t i = 0; i < count; i++)
+        snprintf(out[i].text, sizeof out[i].text, "splits=%lld", (long long)list[i]);
+    return count;
 }
 
 static clattn_status ask_for_parts(clattn_plan *plan, state *s) {
@@ -92,7 +120,7 @@ static clattn_status ask_for_parts(clattn_plan *plan, state *s) {
     s->part = cla_round_up(p->Dv, 16) + 16;
     if (s->splits == 1)
         return CLATTN_OK;
-    if (!p->batch_invariant &&
+    if (!p->batch_invariant && plan->variant == 0 &&
         rows * s->splits * s->part * size > cla_plan_scratch_left(plan)) { /* slower, and in no scratch at all */
         cla_str_append(&plan->text, "max_workspace leaves no room for %lld splits of the keys\n", (long long)s->splits);
         s->splits = 1;
@@ -110,7 +138,10 @@ static clattn_status create(clattn_plan *plan) {
     CLA_TRY(cla_alloc(1, sizeof *s, "fused_split", &s));
     plan->state = s;
     cut_rows(p, s);
-    cut_keys(p, device, s);
+    int64_t splits[CLA_VARIANTS] = {0};
+    if (plan->variant > 0)
+        list_splits(p, device, splits);
+    cut_keys(p, device, plan->variant > 0 ? splits[plan->variant] : 0, s);
     CLA_TRY(ask_for_parts(plan, s));
     cla_key key = key_for(p, device, "attention_split");
     CLA_TRY(cla_kernel_create(plan->context, &key, 1, &s->split));
@@ -176,6 +207,7 @@ const cla_algorithm cla_algo_fused_split = {.name = "fused_split",
                                             .unit_inner = true,
                                             .blocks = true,
                                             .pages = true,
+                                            .variants = variants,
                                             .create = create,
                                             .execute = execute,
                                             .destroy = destroy};
