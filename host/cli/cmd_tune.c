@@ -27,6 +27,9 @@ const char *const cla_help_tune =
     "  --algorithms LIST  with commas; if not given those that are near the fastest, and never `materialised`, whose\n"
     "                     kernels take long to build\n"
     "  --out FILE         write there, and not into the record that plans on this machine read\n"
+    "  --clblast          instead: CLBlast's parameters for the device, on the products of `materialised`; each set "
+    "is\n"
+    "                     compiled anew, so give it minutes\n"
     "  --show             what the record says for the device, and which of its lines are passed over\n"
     "\n"
     "The record is CLATTN_TUNING_FILE, else tuning.txt in the cache's folder: a text of one line an entry, made to be\n"
@@ -37,7 +40,8 @@ const char *const cla_help_tune =
 
 static const cla_arg_spec specs[] = {{"device", 0, CLA_ARG_VALUE},     {"limit", 0, CLA_ARG_VALUE},
                                      {"algorithms", 0, CLA_ARG_VALUE}, {"out", 0, CLA_ARG_VALUE},
-                                     {"show", 0, CLA_ARG_FLAG},        {NULL, 0, CLA_ARG_FLAG}};
+                                     {"show", 0, CLA_ARG_FLAG},        {"clblast", 0, CLA_ARG_FLAG},
+                                     {NULL, 0, CLA_ARG_FLAG}};
 
 static char *usual[] = {
     "h8 n2048 d64",        "h8 n2048 d64 causal",       "h8 n2048 d128", "b8 h12 n128 d64", "h32 q1 k4096 d128",
@@ -53,7 +57,7 @@ typedef struct job {
     double limit;
     const char *out;
     bool wanted[MOST_ALGORITHMS];
-    bool algorithms_given;
+    bool algorithms_given, clblast;
 } job;
 
 /* ---- an end that the user asks for ---- */
@@ -111,10 +115,13 @@ static int read_problems(const job *j) {
 
 static int read_args(job *j, const cla_args *args) {
     const char *limit = cla_args_value(args, "limit");
-    j->texts = args->word_count ? args->words : usual;
-    j->count = args->word_count ? args->word_count : USUAL;
+    static char *products[] = {"h8 n512 d64"};
+    const bool clblast = cla_args_given(args, "clblast");
+    j->texts = args->word_count ? args->words : clblast ? products : usual;
+    j->count = args->word_count ? args->word_count : clblast ? 1 : USUAL;
     j->limit = LIMIT_SECONDS;
     j->out = cla_args_value(args, "out");
+    j->clblast = clblast;
     if (limit && (!cla_parse_f64(limit, &j->limit) || !(j->limit > 0)))
         return cla_fail(CLA_EXIT_USAGE, "tune: --limit %s: a number of seconds above 0 is needed", limit);
     const int exit_status = read_problems(j);
@@ -206,7 +213,10 @@ static int measure(job *j) {
         printf("%s\n", cla_problem_text_print(&problem, text, sizeof text));
         fflush(stdout);
         tune.end = now + (end - now) / (j->count - i);
-        cla_tune_problem(&tune, &problem, &result);
+        if (j->clblast)
+            cla_tune_clblast(&tune, &problem, &result);
+        else
+            cla_tune_problem(&tune, &problem, &result);
         print_result(&result);
         clattn_status status = cla_tune_record(j->context, &result);
         if (status == CLATTN_OK) /* after each, so that nothing is lost */

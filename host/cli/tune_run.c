@@ -265,3 +265,83 @@ clattn_status cla_tune_record(clattn_context *context, const cla_tune_result *r)
         status = clattn_tuning_set(context, &entry);
     return status;
 }
+
+/* ---- CLBlast ---- */
+
+static double median_of_runs(const cla_tune *tune, clattn_plan *plan) {
+    double seconds[QUICK_RUNS];
+    for (int i = 0; i < QUICK_RUNS; i++)
+        if ((seconds[i] = cla_race_once(tune->context, plan)) < 0)
+            return -1;
+    return cla_race_median(seconds, QUICK_RUNS);
+}
+
+static clattn_status set_clblast(const cla_tune *tune, const char *key, const char *value, double ms,
+                                 double default_ms) {
+    const clattn_tuned entry = {.key = key, .value = value, .ms = ms, .default_ms = default_ms};
+    return clattn_tuning_set(tune->context, &entry);
+}
+
+/* Sets cannot take turns, since CLBlast compiles anew for each: what wins is measured twice, and both must be faster.
+ */
+static void try_sets(tuning *t, clattn_plan *plan, cla_tune_row *row) {
+    const char *text, *best = NULL;
+    double best_seconds = row->default_ms * 1e-3 / CLA_TUNE_GAIN;
+    for (size_t i = 0; (text = clattn_tuning_clblast(i)); i++) {
+        bool wrong = false;
+        row->variants++;
+        if (is_over(t)) {
+            t->result->cut = true;
+            continue;
+        }
+        row->tried++;
+        cla_note_begin(-1, "CLBlast compiles for", text);
+        const bool right = set_clblast(t->tune, row->key, text, 0, 0) == CLATTN_OK &&
+                           cla_judge_plan(&t->judge, t->tune->context, plan, &wrong, row->note, sizeof row->note);
+        cla_note_end();
+        row->wrong += wrong, row->failed += !right && !wrong;
+        if (wrong)
+            complain("CLBlast", text, row->note);
+        const double seconds = right ? median_of_runs(t->tune, plan) : -1;
+        if (seconds > 0 && seconds < best_seconds) {
+            best_seconds = seconds;
+            best = text;
+        }
+    }
+    row->variants++; /* the default */
+    if (!best || set_clblast(t->tune, row->key, best, 0, 0) != CLATTN_OK || cla_race_once(t->tune->context, plan) < 0)
+        return;
+    const double again = median_of_runs(t->tune, plan);
+    row->faster = again > 0 && again * CLA_TUNE_GAIN < row->default_ms * 1e-3;
+    if (row->faster) {
+        snprintf(row->best, sizeof row->best, "%s", best);
+        row->best_ms = 1e3 * again;
+    }
+}
+
+void cla_tune_clblast(const cla_tune *tune, const cla_problem_text *problem, cla_tune_result *result) {
+    tuning t = {.tune = tune, .result = result, .end = tune->end};
+    clattn_plan *plan = NULL;
+    *result = (cla_tune_result){.row_count = 1};
+    cla_tune_row *row = &result->rows[0];
+    bool wrong = false;
+    const clattn_dtype sums = problem->dtype == CLATTN_F64 ? CLATTN_F64 : CLATTN_F32;
+    snprintf(row->name, sizeof row->name, "CLBlast");
+    snprintf(row->key, sizeof row->key, "%s", clattn_tuning_clblast_key(sums));
+    snprintf(row->standard, sizeof row->standard, "the default");
+    snprintf(row->best, sizeof row->best, "the default");
+    bool ok = set_clblast(tune, row->key, NULL, 0, 0) == CLATTN_OK &&
+              cla_judge_open(tune->context, problem, &t.judge) == CLATTN_OK &&
+              make_plan(&t, "materialised", "default", &plan) == CLATTN_OK;
+    if (!ok)
+        snprintf(row->note, sizeof row->note, "%s", clattn_last_error());
+    ok = ok && cla_judge_plan(&t.judge, tune->context, plan, &wrong, row->note, sizeof row->note);
+    const double seconds = ok ? median_of_runs(tune, plan) : -1;
+    result->failed = seconds < 0;
+    row->wrong = wrong;
+    row->default_ms = row->best_ms = 1e3 * seconds;
+    if (seconds > 0)
+        try_sets(&t, plan, row);
+    clattn_plan_destroy(plan);
+    cla_judge_close(&t.judge);
+}

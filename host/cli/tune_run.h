@@ -44,6 +44,8 @@ typedef struct cla_tune_result {
 
 /* Tunes a problem within tune->end. */
 void cla_tune_problem(const cla_tune *tune, const cla_problem_text *problem, cla_tune_result *result);
+/* CLBlast's parameters for the device, on the products of one problem by `materialised`: one row. */
+void cla_tune_clblast(const cla_tune *tune, const cla_problem_text *problem, cla_tune_result *result);
 /* Takes what is faster into the context's record, and out of it what is not any more. */
 clattn_status cla_tune_record(clattn_context *context, const cla_tune_result *result);
 

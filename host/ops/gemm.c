@@ -4,12 +4,14 @@
 #include "ops/gemm.h"
 
 #include "base/mem.h"
+#include "ops/gemm_sets.h"
 #include "runtime/launch.h"
 #include "runtime/state.h"
 #include <assert.h>
 #include <clblast_c.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- CLBlast's codes ---- */
 
@@ -48,6 +50,7 @@ static struct {
     struct {
         cl_device_id device;
         CLBlastPrecision precision;
+        const cla_gemm_set *set; /* NULL: CLBlast's own */
     } prepared[64];
     int count;
 } clblast = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -58,24 +61,28 @@ static clattn_status override(const clattn_context *context, CLBlastPrecision pr
     return code == CLBlastSuccess ? CLATTN_OK : clblast_error(code, "CLBlast's parameters");
 }
 
-/* The direct kernel has no temporary buffers. It is taken where m n k is below this cubed. On CPUs its vector loads
- * want addresses aligned as no host array of a caller's need be, and its database has nothing good: other tiles, found
- * by measuring on PoCL (1.4 times the speed), with loads of one element. */
-static clattn_status prepare(const clattn_context *context, CLBlastPrecision precision) {
+/* The direct kernel has no temporary buffers. It is taken where m n k is below this cubed. */
+static clattn_status prepare(const clattn_context *context, CLBlastPrecision precision, const cla_gemm_set *set) {
     static const char *routine_names[] = {"XGEMM_MIN_INDIRECT_SIZE"};
-    static const char *direct_names[] = {"WGD",  "MDIMCD", "NDIMCD", "MDIMAD", "NDIMBD",
-                                         "KWID", "VWMD",   "VWND",   "PADA",   "PADB"};
-    static const size_t routine[] = {2000000}, direct[] = {32, 16, 8, 16, 8, 2, 1, 1, 1, 1};
+    static const size_t routine[] = {2000000};
+    const char *names[CLA_GEMM_PARAMETERS];
     clattn_status status = CLATTN_OK;
-    for (int i = 0; i < clblast.count; i++)
-        if (clblast.prepared[i].device == context->device && clblast.prepared[i].precision == precision)
-            return CLATTN_OK;
-    CLA_TRY(override(context, precision, "GemmRoutine", 1, routine_names, routine));
-    if (context->info.device_class == CLATTN_DEVICE_CPU)
-        CLA_TRY(override(context, precision, "XgemmDirect", 10, direct_names, direct));
-    if (clblast.count < (int)(sizeof clblast.prepared / sizeof *clblast.prepared)) {
-        clblast.prepared[clblast.count].device = context->device;
-        clblast.prepared[clblast.count++].precision = precision;
+    int at = 0;
+    while (at < clblast.count &&
+           !(clblast.prepared[at].device == context->device && clblast.prepared[at].precision == precision))
+        at++;
+    if (at < clblast.count && clblast.prepared[at].set == set)
+        return CLATTN_OK;
+    if (at == clblast.count)
+        CLA_TRY(override(context, precision, "GemmRoutine", 1, routine_names, routine));
+    memcpy(names, cla_gemm_parameter_names, sizeof names);
+    if (set)
+        CLA_TRY(override(context, precision, "XgemmDirect", CLA_GEMM_PARAMETERS, names, set->values));
+    if (at < (int)(sizeof clblast.prepared / sizeof *clblast.prepared)) {
+        clblast.prepared[at].device = context->device;
+        clblast.prepared[at].precision = precision;
+        clblast.prepared[at].set = set;
+        clblast.count = at == clblast.count ? at + 1 : clblast.count;
     }
 done:
     return status;
@@ -217,9 +224,10 @@ static clattn_status enqueue(clattn_context *context, const cla_gemm *g, const c
     clattn_status status = CLATTN_OK;
     cl_event event = NULL;
     CLBlastStatusCode code;
+    const cla_gemm_set *set = cla_gemm_set_for(context, g->dtype);
     CLA_TRY(cla_queue_barrier(context));
     pthread_mutex_lock(&clblast.lock);
-    status = prepare(context, g->dtype == CLATTN_F64 ? CLBlastPrecisionDouble : CLBlastPrecisionSingle);
+    status = prepare(context, g->dtype == CLATTN_F64 ? CLBlastPrecisionDouble : CLBlastPrecisionSingle, set);
     code = status == CLATTN_OK ? call(context, g, batch, context->profile ? &event : NULL) : CLBlastSuccess;
     pthread_mutex_unlock(&clblast.lock);
     CLA_TRY(status);

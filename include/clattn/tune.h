@@ -44,6 +44,12 @@ CLATTN_API bool clattn_tuning_entry(clattn_context *context, size_t index, clatt
  */
 CLATTN_API const char *clattn_tuning_skipped(clattn_context *context);
 
+/* CLBlast's parameters, which `materialised` attention and linear layers on devices that are no CPUs use: the sets that
+ * may be recorded, as texts, NULL past the end; and the key for the type of the sums. A set is of the device and the
+ * process: the next product after clattn_tuning_set uses it, for which CLBlast compiles anew. */
+CLATTN_API const char *clattn_tuning_clblast(size_t index);
+CLATTN_API const char *clattn_tuning_clblast_key(clattn_dtype dtype);
+
 #ifdef __cplusplus
 }
 #endif
