@@ -3,6 +3,7 @@
  * is possible, and only there. */
 #define _XOPEN_SOURCE 700
 #include "algo_checks.h"
+#include "ops/gemm_sets.h"
 #include "runtime/tuning.h"
 #include "runtime/tuning_file.h"
 #include <sys/stat.h>
@@ -405,4 +406,38 @@ Test(tuning, off_means_no_file) {
     FAILS(clattn_tuning_save(NULL, "x"), CLATTN_E_ARGUMENT, "context is NULL");
     cr_expect_str_eq(clattn_tuning_file(NULL), "");
     cr_expect_str_eq(clattn_tuning_skipped(NULL), "");
+}
+
+/* ---- CLBlast ---- */
+
+/* Those of its direct kernel, which CLBlast's tuner keeps and its library does not check. */
+Test(tuning, the_sets_for_clblast_keep_its_constraints) {
+    size_t count = 0;
+    for (const cla_gemm_set *s; (s = cla_gemm_set_at(count)); count++) {
+        const size_t *v = s->values, wgd = v[0], items = v[1] * v[2];
+        char text[CLA_TUNED_VALUE] = "";
+        for (int i = 0; i < CLA_GEMM_PARAMETERS; i++)
+            snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s=%zu", i ? " " : "",
+                     cla_gemm_parameter_names[i], v[i]);
+        cr_expect_str_eq(s->text, text);
+        cr_expect_str_eq(clattn_tuning_clblast(count), text);
+        cr_expect(wgd % v[5] == 0 && wgd % (v[1] * v[6]) == 0 && wgd % (v[2] * v[7]) == 0 && wgd % (v[3] * v[6]) == 0 &&
+                      wgd % (v[4] * v[7]) == 0 && wgd % (items / v[3]) == 0 && wgd % (items / v[4]) == 0,
+                  "%s", text);
+    }
+    cr_expect_gt(count, 1);
+    cr_expect_null(clattn_tuning_clblast(count));
+}
+
+Test(tuning, clblast_takes_a_set_of_the_table_alone, .init = make_folder, .fini = remove_folder) {
+    fixture f = open_fixture();
+    const char *key = clattn_tuning_clblast_key(CLATTN_F32);
+    const cla_gemm_set *standard = cla_gemm_set_for(f.context, CLATTN_F32);
+    set(&f, key, cla_gemm_set_at(2)->text);
+    cr_expect_eq(cla_gemm_set_for(f.context, CLATTN_F32), cla_gemm_set_at(2));
+    cr_expect_eq(cla_gemm_set_for(f.context, CLATTN_F64), standard);
+    set(&f, key, "WGD=33 MDIMCD=16");
+    cr_expect_eq(cla_gemm_set_for(f.context, CLATTN_F32), standard);
+    close_fixture(&f);
+    put_file("");
 }
