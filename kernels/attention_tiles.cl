@@ -7,24 +7,6 @@
  * be any, quantised or paged, 0: all is of type real, and D, Dv, strides and offsets of q, k, v, o are multiples of 4;
  * ALIGNED4, where STAGED is 0: 2: base pointers are aligned to 4 elements, too, 1: not; MASKS 1: intervals, 2: score
  * masks. */
-#define INTERVAL (MASKS & 1)
-#define SCORE (MASKS & 2)
-#define WG (TR * TC)
-#define BM (TR * NR)
-#define BN (TC * NC)
-#define VSTRIDE (TC * NV) /* strides of local tiles count real4s; the odd ones avoid bank conflicts */
-#define DSTRIDE (DC / 4 + 1)
-#define PSTRIDE (BN / 4 + 1)
-#define SCORE_TILES ((BN + BM) * DSTRIDE)
-#define WEIGHT_TILES (BM * PSTRIDE + BM * TC / 4)
-#define TILES (SCORE_TILES > WEIGHT_TILES ? SCORE_TILES : WEIGHT_TILES)
-#define KEY_LOADS (BN / (WG / (DC / 4))) /* real4s that a work-item loads of a slice */
-#define QUERY_LOADS (BM / (WG / (DC / 4)))
-#define VALUE_LOADS (JC * VSTRIDE / WG)
-#if NC % 4 || TC % 4 || JC % 4 || 4 * TC % JC || BN % JC || JC * VSTRIDE % WG || DC % 8 || WG % (DC / 4) || \
-    BN % (WG / (DC / 4)) || BM % (WG / (DC / 4)) || TR > JC
-#error "attention_tiles: impossible key"
-#endif
 /* The weight of an excluded key. It is told from other zeros only where its value must be selected away. */
 #define EXCLUDED (-R(0.0))
 
@@ -38,92 +20,6 @@ static inline real4 weights_of(real4 x) {
     return exp2(y) * fma(rest, (real4)(0.693147181f), (real4)(1.0f));
 #endif
 }
-
-/* Dims d .. d + DC of BN keys from n on and BM queries from i0 on. Rows past the end repeat the last (they are masked,
- * or never stored). */
-static inline void fill_scores(__local real4 *keys, __local real4 *queries, const matrix *K, const matrix *Q, int n,
-                               int end, int i0, int N, int d, uint lid) {
-    const int row = lid / (DC / 4), col = lid % (DC / 4), step = WG / (DC / 4), place = d + 4 * col;
-    real4 k[KEY_LOADS], q[QUERY_LOADS];
-#if STAGED
-    long at_k[KEY_LOADS], at_q[QUERY_LOADS];
-    EACH(x, KEY_LOADS) at_k[x] = row_at(K, min(n + row + step * x, end - 1)) + min(place, K->dims - 4);
-    EACH(x, QUERY_LOADS) at_q[x] = row_at(Q, min(i0 + row + step * x, N - 1)) + min(place, K->dims - 4);
-    LOAD_QUADS(k, KEY_LOADS, K, at_k);
-    LOAD_QUADS(q, QUERY_LOADS, Q, at_q);
-    EACH(x, KEY_LOADS) k[x] = place < K->dims ? k[x] : (real4)(R(0.0));
-    EACH(x, QUERY_LOADS) q[x] = place < K->dims ? q[x] : (real4)(R(0.0));
-#else
-    EACH(x, KEY_LOADS) k[x] = load4(K, min(n + row + step * x, end - 1), place);
-    EACH(x, QUERY_LOADS) q[x] = load4(Q, min(i0 + row + step * x, N - 1), place);
-#endif
-    EACH(x, KEY_LOADS) keys[(row + step * x) * DSTRIDE + col] = k[x];
-    EACH(x, QUERY_LOADS) queries[(row + step * x) * DSTRIDE + col] = q[x];
-}
-
-/* The key that row y of the slice of V from column x0 of the weights on stands for. */
-static inline int key_of(int n, int x0, int y) {
-    return n + x0 / (4 * TC) * (4 * TC) + x0 % (4 * TC) / 4 + y % 4 * TC + y / 4;
-}
-
-/* A slice of V; rows of keys from `end` on are zeros. Raises *poison when a value is no finite number: only then can a
- * weight of zero do harm. */
-static inline void fill_values(__local real4 *dst, const matrix *V, int n, int x0, int end, uint lid,
-                               __local int *poison) {
-    real4 v[VALUE_LOADS], probe = (real4)(R(0.0));
-#if STAGED
-    long at[VALUE_LOADS];
-    EACH(x, VALUE_LOADS) {
-        const int y = (lid + WG * x) / VSTRIDE, col = lid + WG * x - y * VSTRIDE;
-        at[x] = row_at(V, min(key_of(n, x0, y), end - 1)) + min(4 * col, V->dims - 4);
-    }
-    LOAD_QUADS(v, VALUE_LOADS, V, at);
-#endif
-    EACH(x, VALUE_LOADS) {
-        const int y = (lid + WG * x) / VSTRIDE, col = lid + WG * x - y * VSTRIDE, j = key_of(n, x0, y);
-#if STAGED
-        v[x] = j < end && 4 * col < V->dims ? v[x] : (real4)(R(0.0));
-#else
-        v[x] = load4(V, min(j, end - 1), 4 * col);
-        v[x] = j < end ? v[x] : (real4)(R(0.0));
-#endif
-    }
-    EACH(x, VALUE_LOADS) {
-        dst[lid + WG * x] = v[x];
-        probe = fma(v[x], (real4)(R(0.0)), probe);
-    }
-    if (MASKS && any(isnan(probe))) /* 0 or NaN; a sum of its parts would crash Oclgrind */
-        atomic_or(poison, 1);
-}
-
-#if STAGED
-/* The same where rows are not whole. */
-static inline void fill_scores_apart(__local real4 *keys, __local real4 *queries, const matrix *K, const matrix *Q,
-                                     int n, int end, int i0, int N, int d, uint lid) {
-    const int col = lid % (DC / 4), step = WG / (DC / 4);
-#pragma unroll 1
-    for (int row = lid / (DC / 4); row < BN; row += step)
-        load_parts((__local real *)(keys + row * DSTRIDE + col), K, min(n + row, end - 1), d + 4 * col);
-#pragma unroll 1
-    for (int row = lid / (DC / 4); row < BM; row += step)
-        load_parts((__local real *)(queries + row * DSTRIDE + col), Q, min(i0 + row, N - 1), d + 4 * col);
-}
-
-static inline void fill_values_apart(__local real4 *dst, const matrix *V, int n, int x0, int end, uint lid,
-                                     __local int *poison) {
-    real4 probe = (real4)(R(0.0));
-#pragma unroll 1
-    for (uint x = lid; x < JC * VSTRIDE; x += WG) {
-        const int y = x / VSTRIDE, col = x - y * VSTRIDE, j = key_of(n, x0, y);
-        load_parts((__local real *)(dst + x), V, min(j, end - 1), 4 * col);
-        const real4 v = j < end ? dst[x] : (real4)(R(0.0));
-        dst[x] = v;
-        probe = fma(v, (real4)(R(0.0)), probe);
-    }
-    if (MASKS && any(isnan(probe)))
-        atomic_or(poison, 1);
-}
-#endif
 
 /* One slice of S += Q K^T: NR + NC real4s read for 4 NR NC multiply-adds. SLICED sums each slice apart: a third of the
  * error. */
@@ -170,45 +66,6 @@ static inline void select_values(real4 o[NR][NV], __local const real *p, __local
         }
 }
 
-/* Some score masks, `a` with the flags of the others cleared: then no load waits for a test. `more`: after others. */
-INLINE void fetch_some(__local real *p, const cla_masks *m, const cla_mask_args *a, int b, int h, int i, int last,
-                       int j, int end, int more) {
-    cla_masks some = *m;
-    some.a = a;
-#pragma unroll 2
-    for (int r = 0; r < NR; r++) {
-        real x[NC];
-        EACH(c, NC) x[c] = cla_added_to(&some, b, h, min(i + TR * r, last), min(j + TC * c, end - 1));
-        EACH(c, NC) {
-            __local real *to = p + 4 * (TR * PSTRIDE * r + TC * (c / 4)) + c % 4;
-            *to = more && x[c] != -INFINITY ? *to : x[c];
-        }
-    }
-}
-
-/* What score masks add to the own scores, -inf to exclude, into the place where the own weights will be: that takes no
- * registers. i and j: the first own query and key. */
-INLINE void fetch_masks(__local real *p, const cla_masks *m, int b, int h, int i, int last, int j, int end) {
-    cla_mask_args a = *m->a;
-    a.has_keep = a.has_drop = a.has_segments = 0;
-#if !STAGED
-    a.bias_type = CLA_REAL_TYPE;
-#endif
-    fetch_some(p, m, &a, b, h, i, last, j, end, 0); /* zeros where there is neither bias nor slope */
-    a.has_bias = a.has_slopes = 0;
-    a.has_keep = 1;
-    if (m->a->has_keep)
-        fetch_some(p, m, &a, b, h, i, last, j, end, 1);
-    a.has_keep = 0;
-    a.has_drop = 1;
-    if (m->a->has_drop)
-        fetch_some(p, m, &a, b, h, i, last, j, end, 1);
-    a.has_drop = 0;
-    a.has_segments = 1;
-    if (m->a->has_segments)
-        fetch_some(p, m, &a, b, h, i, last, j, end, 1);
-}
-
 /* The soft cap, by way of the same place: one tanh in a loop, which could not index registers. */
 static inline void cap_scores(real s[NR][NC], __local real4 *p, real cap) {
     EACH(r, NR) EACH(g, NC / 4) p[TR * PSTRIDE * r + TC * g] =
@@ -226,16 +83,6 @@ static inline void cap_scores(real s[NR][NC], __local real4 *p, real cap) {
         s[r][4 * g + 1] = x.y;
         s[r][4 * g + 2] = x.z;
         s[r][4 * g + 3] = x.w;
-    }
-}
-
-static inline void add_masks(real s[NR][NC], __local const real4 *p) {
-    EACH(r, NR) EACH(g, NC / 4) {
-        const real4 x = p[TR * PSTRIDE * r + TC * g];
-        s[r][4 * g] = x.x == -INFINITY ? -INFINITY : s[r][4 * g] + x.x;
-        s[r][4 * g + 1] = x.y == -INFINITY ? -INFINITY : s[r][4 * g + 1] + x.y;
-        s[r][4 * g + 2] = x.z == -INFINITY ? -INFINITY : s[r][4 * g + 2] + x.z;
-        s[r][4 * g + 3] = x.w == -INFINITY ? -INFINITY : s[r][4 * g + 3] + x.w;
     }
 }
 
@@ -265,13 +112,16 @@ static inline int drop_scores(real s[NR][NC], int some, __local const int2 *boun
     return excluded;
 }
 
-/* fmax loses NaN; the weights and l keep it. */
-static inline void share_maxima(const real s[NR][NC], __local real *maxima) {
+/* fmax loses NaN; the weights and l keep it. Returns whether a score is more than -inf. */
+static inline int share_maxima(const real s[NR][NC], __local real *maxima) {
+    int kept = 0;
     EACH(r, NR) {
         real high = -INFINITY;
         EACH(c, NC) high = fmax(high, s[r][c]);
+        EACH(c, NC) kept |= s[r][c] != -INFINITY;
         maxima[WG * r] = high;
     }
+    return kept;
 }
 
 /* Scores become weights relative to the new maximum, what was summed up before shrinks to it. In p, column
@@ -353,11 +203,12 @@ static inline int rest_of(size_t x, size_t quotient, int count) { return (uint)x
  *   Groups  tiles x chunks x H x B of WG, counted in this order: tile of rows, chunk of `columns` value columns.
  *   Needs   N, M >= 1; scale finite; columns <= 4 TC NV, a multiple of 4;
  *           absent tensors are NULL, spans too where there is no interval.
- *   Local   bytes of a real x (4 TILES + 4 JC VSTRIDE) + 8 BM + 4 WG + 4.
- *   Barriers a key tile 2 ceil(D / DC) + 1 + 2 BN / JC, in uniform flow: after each fill and after each last read.
+ *   Local   bytes of a real x (4 TILES + 4 JC VSTRIDE) + 8 BM + 4 WG + 20.
+ *   Barriers a key tile 2 ceil(D / DC) + 1 + 2 BN / JC, one more with score masks, in uniform flow: after each fill and after each
+ *           last read.
  *   Special a score of -inf is excluded; a row that keeps no key gives 0, LSE -inf; NaN and +inf scores give NaN.
  *   Source  Milakov & Gimelshein 2018 (online softmax), Dao 2023 (query tiles outside, key tiles inside). */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention_tiles(__global const ELEMENT *restrict Q, __global const ELEMENT *restrict K,
                 __global const ELEMENT *restrict V, __global ELEMENT *restrict O, __global real *restrict LSE,
                 __global const cla_span *restrict spans,
@@ -371,6 +222,9 @@ attention_tiles(__global const ELEMENT *restrict Q, __global const ELEMENT *rest
     __local int2 bounds[INTERVAL ? BM : 1];
     __local int excludes[WG];
     __local int poison; /* a value that was read is NaN or infinite; never taken back */
+#if SCORE
+    __local int sees[2], keeps[2]; /* some score of the tile is left after masks of bits; after all; by turns */
+#endif
     __local real4 *queries = tiles + BN * DSTRIDE, *maxima = tiles + BM * PSTRIDE;
     const uint lid = get_local_id(0);
     const int tc = lid % TC, tr = lid / TC;
@@ -382,8 +236,9 @@ attention_tiles(__global const ELEMENT *restrict Q, __global const ELEMENT *rest
     const cla_masks masks = {&a.mask, spans, keep, drop, bias, slopes, q_segments, k_segments};
 #endif
 #if SCORE
-    const int adds =
-        a.mask.has_keep | a.mask.has_drop | a.mask.has_bias | a.mask.has_slopes | a.mask.has_segments;
+    const int hides = a.mask.has_keep | a.mask.has_drop | a.mask.has_segments;
+    const int adds = a.mask.has_bias | a.mask.has_slopes;
+    int side = 0, computed = 0; /* which of two flags; blocks of keys */
 #endif
     long q_row = 0, k_row = 0;
     int N = a.N;
@@ -407,6 +262,10 @@ attention_tiles(__global const ELEMENT *restrict Q, __global const ELEMENT *rest
 #endif
     if (lid == 0)
         poison = 0;
+#if SCORE
+    if (lid < 2)
+        sees[lid] = keeps[lid] = 0;
+#endif
 #if INTERVAL
     for (uint row = lid; row < BM; row += WG) /* rows after N are copies of the last, if there is any here */
         bounds[row] = i0 >= N ? (int2)(a.M, 0)
@@ -427,51 +286,119 @@ attention_tiles(__global const ELEMENT *restrict Q, __global const ELEMENT *rest
     clear_row(m, -INFINITY);
     clear_row(l, R(0.0));
     clear_values(o);
+#if PREFETCH
+    real4 next_k[KEY_LOADS], next_q[QUERY_LOADS], next_v[VALUE_LOADS];
+    if (hull.x < end && FAST(k, q)) {
+        take_keys(next_k, &k, hull.x / BN * BN, end, 0, lid);
+        take_queries(next_q, &q, i0, N, 0, lid);
+    }
+#endif
     for (int n = hull.x / BN * BN; n < end; n += BN) {
         real s[NR][NC];
+        int dims = a.D, live = 1; /* both 0 where masks leave no key of the tile */
         clear_scores(s);
-        for (int d = 0; d < a.D; d += DC) {
-#if STAGED
-            if (!k.whole || !q.whole)
-                fill_scores_apart(tiles, queries, &k, &q, n, end, i0, N, d, lid);
-            else
+#if SCORE
+        kept_bits kept = ALL_BITS;
+        if (hides)
+            kept = kept_of(&masks, b, h, i0 + tr, N - 1, n + tc, end);
+        if (hides && kept)
+            atomic_or(&sees[side], 1);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        dims = hides && !sees[side] ? 0 : dims;
+        if (lid == 0)
+            sees[1 - side] = keeps[1 - side] = 0;
 #endif
-                fill_scores(tiles, queries, &k, &q, n, end, i0, N, d, lid);
+        for (int d = 0; d < dims; d += DC) {
+            if (FAST(k, q)) {
+#if PREFETCH
+                put_keys(tiles, next_k, lid);
+                put_queries(queries, next_q, lid);
+#else
+                fill_keys(tiles, &k, n, end, d, lid);
+                fill_queries(queries, &q, i0, N, d, lid);
+#endif
+            }
+#if STAGED
+            else {
+                fill_rows_apart(tiles, BN, &k, n, end - 1, d, lid);
+                fill_rows_apart(queries, BM, &q, i0, N - 1, d, lid);
+            }
+#endif
             barrier(CLK_LOCAL_MEM_FENCE);
+#if PREFETCH
+            if (d + DC < dims && FAST(k, q)) {
+                take_keys(next_k, &k, n, end, d + DC, lid);
+                take_queries(next_q, &q, i0, N, d + DC, lid);
+            }
+            if (d + DC >= dims && width > 0 && FAST(v, v))
+                take_values(next_v, &v, n, 0, end, lid);
+#endif
             multiply_scores(s, queries + tr * DSTRIDE, tiles + tc * DSTRIDE, min(a.D - d + 3, DC) / 4);
             barrier(CLK_LOCAL_MEM_FENCE);
         }
         scale_scores(s, SCALE_OF(a));
 #if SCORE
-        if (a.mask.softcap > 0.0f)
+        if (a.mask.softcap > 0.0f && dims > 0)
             cap_scores(s, tiles + tr * PSTRIDE + tc, OF_BITS(a.mask.softcap_bits, a.mask.softcap));
-        if (adds) {
-            fetch_masks((__local real *)(tiles + tr * PSTRIDE + tc), &masks, b, h, i0 + tr, N - 1, n + tc, end);
-            add_masks(s, tiles + tr * PSTRIDE + tc);
+        if (adds && dims > 0) {
+            fetch_added((__local real *)(tiles + tr * PSTRIDE + tc), &masks, b, h, i0 + tr, N - 1, n + tc, end);
+            add_fetched(s, tiles + tr * PSTRIDE + tc);
         }
+        if (hides)
+            drop_bits(s, kept);
 #endif
         int excluded = drop_scores(s, n < hull.y || n + BN > hull.z, bounds + tr, n + tc, end);
+#if SCORE
+        if (share_maxima(s, (__local real *)maxima + lid))
+            atomic_or(&keeps[side], 1);
+#else
         share_maxima(s, (__local real *)maxima + lid);
+#endif
         excludes[lid] = excluded;
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (int x = 0; x < TC; x++)
-            excluded |= excludes[tr * TC + x];
-        soften(s, m, l, o, maxima + tr * (TC / 4), tiles + tr * PSTRIDE + tc);
-        for (int x = 0; x < BN; x += JC) {
-#if STAGED
-            if (width > 0 && !v.whole)
-                fill_values_apart(values, &v, n, x, end, lid, &poison);
-            else
+#if SCORE
+        computed += dims > 0;
+        live = keeps[side];
+        side = 1 - side;
 #endif
-                if (width > 0)
-                fill_values(values, &v, n, x, end, lid, &poison);
+        if (live) {
+            for (int x = 0; x < TC; x++)
+                excluded |= excludes[tr * TC + x];
+            soften(s, m, l, o, maxima + tr * (TC / 4), tiles + tr * PSTRIDE + tc);
+        }
+        for (int x = 0; x < (live ? BN : 0); x += JC) {
+            if (width > 0 && FAST(v, v)) {
+#if !PREFETCH
+                real4 next_v[VALUE_LOADS];
+                take_values(next_v, &v, n, x, end, lid);
+#endif
+                put_values(values, next_v, lid, &poison);
+            }
+#if STAGED
+            else if (width > 0)
+                fill_values_apart(values, &v, n, x, end, lid, &poison);
+#endif
             barrier(CLK_LOCAL_MEM_FENCE);
+#if PREFETCH
+            if (x + JC < BN && width > 0 && FAST(v, v))
+                take_values(next_v, &v, n, x + JC, end, lid);
+            if (x + JC >= BN && FAST(k, q) && n + BN < end) {
+                take_keys(next_k, &k, n + BN, end, 0, lid);
+                take_queries(next_q, &q, i0, N, 0, lid);
+            }
+#endif
             if (width > 0 && (excluded & (MASKS ? poison : 1)))
                 select_values(o, (__local const real *)(tiles + tr * PSTRIDE) + x, values + tc);
             else if (width > 0)
                 multiply_values(o, tiles + tr * PSTRIDE + x / 4, values + tc);
             barrier(CLK_LOCAL_MEM_FENCE);
         }
+#if PREFETCH
+        if (!live && FAST(k, q) && n + BN < end) { /* nothing took them */
+            take_keys(next_k, &k, n + BN, end, 0, lid);
+            take_queries(next_q, &q, i0, N, 0, lid);
+        }
+#endif
     }
     share_sums((__local real *)maxima + lid, l);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -484,7 +411,9 @@ attention_tiles(__global const ELEMENT *restrict Q, __global const ELEMENT *rest
     if (a.has_lse && chunk == 0 && tc == 0)
         store_lse(LSE + a.lse_0 + b * a.lse_b + h * a.lse_h + q_row * a.lse_i, a.lse_i, i0 + tr, N, m, l);
     if (a.has_counts && lid == 0 && i0 < N) {
+#if !SCORE
         const int first = hull.x / BN, computed = first * BN < end ? (end + BN - 1) / BN - first : 0;
+#endif
         const int all = ((a.ragged ? spans[b].keys : a.M) + BN - 1) / BN;
         cla_count_blocks(counts, computed, max(all - computed, 0));
     }

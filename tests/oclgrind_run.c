@@ -252,6 +252,22 @@ static void check_meter(clattn_context *context, tally *t) {
     take_log(t);
 }
 
+/* Tiles that this device would not choose: slices fetched ahead, and 2 x 4 scores. */
+static void check_tiles(tally *t) {
+    static const char *const variants[] = {"tr=8 tc=16 nr=8 nc=4 dc=32 jc=32 nv=1 sliced=0 ahead=1",
+                                           "tr=16 tc=16 nr=2 nc=4 dc=32 jc=32 nv=1 sliced=1 ahead=0"};
+    static const int chosen[] = {0, 3, 6, 8};
+    for (size_t n = 0; n < sizeof chosen / sizeof *chosen; n++) {
+        oracle_config config = problems[chosen[n]];
+        config.variant = variants[n >= 2]; /* none has slices ahead with score masks */
+        config.weights = false;
+        config.M = n == 0 ? 70 : config.M; /* two tiles */
+        oracle_case *c = oracle_make(&config);
+        check(c, "fused_tiles", t);
+        oracle_free(c);
+    }
+}
+
 static bool asked_for(const char *name, int argc, char **argv) {
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], name) == 0)
@@ -270,6 +286,8 @@ static void check_type(clattn_context *context, clattn_dtype dtype, int argc, ch
         check_all(runner.algorithm, dtype, problems, sizeof problems / sizeof *problems, false, t);
         check_all(runner.algorithm, dtype, poisoned, sizeof poisoned / sizeof *poisoned, true, t);
         check_sums(runner.algorithm, dtype, t);
+        if (strcmp(runner.algorithm, "fused_tiles") == 0 && dtype == CLATTN_F32)
+            check_tiles(t);
         printf("%s %s: %d passed\n", runner.algorithm, clattn_dtype_name(dtype), t->passed - before);
         fflush(stdout);
     }

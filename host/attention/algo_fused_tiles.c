@@ -2,8 +2,8 @@
 /* `fused_tiles`: for GPUs. A work-group owns a tile of queries; keys and values pass through its local memory; softmax
  * is online, so that no N x M buffer exists. See kernels/attention_tiles.cl.
  *
- * Builds of a type of sums on one device, over all problems: at most CLA_TILES_MOST tiles (tiles.h) x 6 kinds (4 of
- * masks for storage of that type in multiples of 4, 2 for any other storage) = 60. */
+ * Builds of a type of sums on one device, over all problems: at most 60. For storage of that type in multiples of 4,
+ * 12 tiles x 2 kinds of masks, and 9 lean ones x 2 kinds with score masks; for any other storage 9 x 2. See tiles.c. */
 #include "args.h"
 #include "attention/plan.h"
 #include "attention/tiles.h"
@@ -23,12 +23,13 @@ typedef struct {
 
 static bool applies(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
     cla_tiling tiling;
+    const cla_tiles_problem tiled = {.dtype = p->dtype, .lean = true, .D = p->D, .Dv = p->Dv};
     if (!cla_needs_opencl(p, device, reason, reason_bytes))
         return false;
-    if (!cla_tiles_choose(device, p->dtype, true, p->D, p->Dv, 0, &tiling))
+    if (!cla_tiles_choose(device, &tiled, 0, &tiling))
         snprintf(reason, reason_bytes,
                  "needs work-groups of 16 and %d bytes of local memory, and %.100s has %llu and %llu",
-                 p->dtype == CLATTN_F64 ? 6340 : 3780, device->name, (unsigned long long)device->max_work_group,
+                 p->dtype == CLATTN_F64 ? 6356 : 3796, device->name, (unsigned long long)device->max_work_group,
                  (unsigned long long)device->local_bytes);
     else
         return true;
@@ -69,6 +70,14 @@ static int alignment_key(const clattn_plan *plan) {
     return device->device_class == CLATTN_DEVICE_CPU || device->unified_memory ? 1 : 2;
 }
 
+/* Sub-groups as narrow as the device has them: a compiler that is free to choose may take wider ones, and spill. */
+static void define_hint(cla_key *key, const clattn_device_info *device) {
+    char hint[64] = "";
+    if (device->least_subgroup > 0)
+        snprintf(hint, sizeof hint, "__attribute__((intel_reqd_sub_group_size(%u)))", device->least_subgroup);
+    cla_key_define_text(key, "HINT", hint);
+}
+
 static clattn_status make_kernel(const clattn_plan *plan, const cla_tiling *tiling, bool by_four, cla_kernel **kernel) {
     const cla_problem *p = &plan->problem;
     const cla_tile *t = &tiling->tile;
@@ -86,17 +95,25 @@ static clattn_status make_kernel(const clattn_plan *plan, const cla_tiling *tili
     cla_key_define(&key, "JC", t->jc);
     cla_key_define(&key, "NV", t->nv);
     cla_key_define(&key, "SLICED", t->sliced);
+    cla_key_define(&key, "PREFETCH", t->ahead);
     cla_key_define(&key, "MASKS", masks);
     cla_key_define(&key, "STAGED", !by_four);
     cla_key_define(&key, "ALIGNED4", by_four ? alignment_key(plan) : 0);
+    define_hint(&key, cla_context_device(plan->context));
+    if (tiling->many_registers)
+        cla_key_add(&key, "-cl-intel-256-GRF-per-thread");
     return cla_kernel_create(plan->context, &key, (size_t)tiling->work_group, kernel);
 }
 
 /* Bits depend on the tile: with batch_invariant, neither masks nor the layout choose it. */
-static bool is_lean(const cla_problem *p, bool by_four) { return !by_four || p->score || p->batch_invariant; }
+static cla_tiles_problem tiled_problem(const cla_problem *p, bool by_four) {
+    return (cla_tiles_problem){
+        .dtype = p->dtype, .lean = !by_four || p->score || p->batch_invariant, .D = p->D, .Dv = p->Dv};
+}
 
 static int list_tilings(const cla_problem *p, const clattn_device_info *device, cla_tiling list[CLA_TILES_ROWS]) {
-    return cla_tiles_list(device, p->dtype, is_lean(p, all_four(p)), p->D, p->Dv, list);
+    const cla_tiles_problem tiled = tiled_problem(p, all_four(p));
+    return cla_tiles_list(device, &tiled, list);
 }
 
 static size_t variants(const cla_problem *p, const clattn_device_info *device, cla_variant out[CLA_VARIANTS]) {
@@ -104,8 +121,8 @@ static size_t variants(const cla_problem *p, const clattn_device_info *device, c
     const int count = list_tilings(p, device, list);
     for (int i = 0; i < count; i++) {
         const cla_tile *t = &list[i].tile;
-        snprintf(out[i].text, sizeof out[i].text, "tr=%d tc=%d nr=%d nc=%d dc=%d jc=%d nv=%d sliced=%d", t->tr, t->tc,
-                 t->nr, t->nc, t->dc, t->jc, t->nv, t->sliced);
+        snprintf(out[i].text, sizeof out[i].text, "tr=%d tc=%d nr=%d nc=%d dc=%d jc=%d nv=%d sliced=%d ahead=%d", t->tr,
+                 t->tc, t->nr, t->nc, t->dc, t->jc, t->nv, t->sliced, t->ahead);
     }
     return (size_t)count;
 }
@@ -115,14 +132,16 @@ static clattn_status make_variant(const clattn_plan *plan, bool by_four, variant
     const clattn_device_info *device = cla_context_device(plan->context);
     const cla_problem *p = &plan->problem;
     const tiles_state *state = plan->state;
+    const cla_tiles_problem tiled = tiled_problem(p, by_four);
     clattn_status status = CLATTN_E_LIMIT;
     if (state->asked.rows > 0) {
         v->tiling = state->asked;
+        v->tiling.tile.ahead = v->tiling.tile.ahead && by_four;
         return make_kernel(plan, &v->tiling, by_four, &v->kernel);
     }
     /* Drivers that lack registers or memory for a kernel say so in any of three ways. */
     for (int rank = 0; status == CLATTN_E_LIMIT || status == CLATTN_E_BUILD || status == CLATTN_E_MEMORY; rank++) {
-        if (!cla_tiles_choose(device, p->dtype, is_lean(p, by_four), p->D, p->Dv, rank, &v->tiling))
+        if (!cla_tiles_choose(device, &tiled, rank, &v->tiling))
             break; /* the last message stands */
         status = make_kernel(plan, &v->tiling, by_four, &v->kernel);
     }

@@ -1,78 +1,93 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of tiles. Where it comes from: registers and spills of offline compilers (ptxas, gfx90a, Intel), and
- * occupancy computed from them; no time was measured. 8 x 4 scores a work-item need no spill on any of them and read
- * one real4 for 10.7 multiply-adds; 4 x 4 suit devices whose local memory, not registers, decides, and unknown ones. */
+/* The table of tiles, and the choice among them. Registers, spills and occupancy are those of docs/devices.md, which
+ * tools/compile_offline.sh makes with the compilers of seven GPUs; no time was measured on any. 8 x 4 scores a
+ * work-item read one real4 of local memory for 10.7 multiply-adds, 4 x 4 for 8; 8 x 8 for 16, on the edge of the
+ * registers. */
 #include "attention/tiles.h"
 
 #include "base/mem.h"
 #include <string.h>
 
+/* Classes of devices, and whose first choice a row is. */
 enum {
-    WARP32 = 1,  /* groups of 32 work-items, 48 KiB or more of local memory a processor takes */
-    WAVE64 = 2,  /* groups of 64, 64 KiB a processor: only more work-items a group fill it */
-    XE = 4,      /* groups of 8 to 32, 128 registers: 8 x 4 scores only where nothing else takes them */
-    UNKNOWN = 8, /* also every device that is no GPU */
-    ANY = 15
+    WARP32 = 1,   /* groups of 32 work-items, 48 KiB or more of local memory a processor takes */
+    WAVE64 = 2,   /* groups of 64, 64 KiB a processor: only more work-items a group fill it */
+    XE = 4,       /* groups of 8 to 32, and 256 registers where they are asked for */
+    XE_128 = 8,   /* the same with 128 */
+    UNKNOWN = 16, /* also every device that is no GPU */
+    BUT_XE = WARP32 | WAVE64 | UNKNOWN,
+    ANY = 31,
+    LAST = 32 /* after the first choice, in this order: for devices that refuse it */
 };
 /* The stack of a CPU thread that work-items' private memory may take. */
 enum { STACK_BYTES = 256 * 1024 };
 
 typedef struct {
-    int columns; /* 4 tc nv: the widest V that one pass takes */
-    int profiles;
-    cla_tile tile; /* tr tc nr nc dc jc nv sliced */
+    int bytes;       /* of a sum: 4 or 8 */
+    int columns;     /* the widest V that one pass takes here, at most 4 tc nv */
+    int plain, lean; /* first choice of these classes; 0: only a tuner takes it */
+    cla_tile tile;   /* tr tc nr nc dc jc nv sliced ahead */
 } row;
 
-/* A profile finds one tile for each class of columns (two for 64: D up to 64 needs no sums of its own for a slice), 7
- * at most, then the last three, from which any width is made in chunks: 10 tiles, CLA_TILES_MOST. */
-static const row rows32[] = {
-    {32, WARP32 | WAVE64 | XE, {16, 8, 4, 8, 32, 32, 1, true}},
-    {32, UNKNOWN, {16, 8, 4, 4, 32, 32, 1, true}},
-    {64, WARP32 | XE, {8, 16, 8, 4, 32, 32, 1, false}},
-    {64, WAVE64, {16, 16, 4, 4, 32, 32, 1, false}},
-    {64, WARP32 | XE, {8, 16, 8, 4, 32, 32, 1, true}},
-    {64, WAVE64, {16, 16, 4, 4, 32, 32, 1, true}},
-    {64, UNKNOWN, {8, 16, 4, 4, 32, 32, 1, true}},
-    {96, ANY, {16, 8, 4, 4, 32, 16, 3, true}},
-    {128, WARP32, {8, 16, 8, 4, 32, 16, 2, true}},
-    {128, WAVE64, {16, 16, 4, 4, 32, 16, 2, true}},
-    {128, XE | UNKNOWN, {8, 16, 4, 4, 32, 16, 2, true}},
-    {192, ANY, {8, 16, 4, 4, 32, 16, 3, true}},
-    {256, ANY, {8, 32, 4, 4, 32, 8, 2, true}},
-};
-/* For devices that refuse the above: work-groups of 64, 32 and 16; 13.6, 6.1 and 3.7 KiB. */
-static const row small32[] = {
-    {64, ANY, {8, 8, 4, 4, 32, 16, 2, true}},
-    {64, ANY, {4, 8, 4, 4, 16, 8, 2, true}},
-    {32, ANY, {4, 4, 4, 4, 16, 8, 2, true}},
-};
-static const row rows64[] = {
-    {32, ANY, {16, 8, 4, 4, 16, 16, 1, true}},
-    {64, ANY, {8, 16, 4, 4, 16, 16, 1, true}},
-    {128, ANY, {8, 16, 4, 4, 16, 8, 2, true}},
-};
-static const row small64[] = {
+/* In ascending columns; a V wider than the widest row of a class goes in chunks. Not sliced: D <= 64. A device meets at
+ * most 12 tiles that are not lean in 2 kinds of kernels (by masks), and 9 lean ones in 4: 60 programs; a test counts
+ * them. */
+static const row rows[] = {
+    {4, 32, WARP32 | XE, 0, {16, 8, 4, 8, 32, 32, 1, true, false}},
+    {4, 32, WAVE64 | UNKNOWN, BUT_XE, {16, 8, 4, 4, 32, 32, 1, true, false}},
+    {4, 64, WARP32, 0, {8, 16, 8, 4, 32, 32, 1, false, true}},
+    {4, 64, XE, 0, {8, 16, 8, 4, 32, 32, 1, false, false}},
+    {4, 64, WAVE64, 0, {16, 16, 4, 4, 32, 32, 1, false, true}},
+    {4, 64, WAVE64, WAVE64, {16, 16, 4, 4, 32, 32, 1, true, false}},
+    {4, 64, WARP32 | XE | UNKNOWN, WARP32 | UNKNOWN, {8, 16, 4, 4, 32, 32, 1, true, false}},
+    {4, 64, XE_128, XE | XE_128, {16, 16, 2, 4, 32, 32, 1, true, false}}, /* no array in memory on these */
+    {4, 64, 0, 0, {8, 8, 8, 8, 32, 32, 2, false, false}},
+    {4, 64, 0, 0, {16, 8, 8, 8, 32, 32, 2, false, false}}, /* 48.7 KiB */
+    {4, 64, 0, 0, {8, 16, 8, 4, 32, 32, 1, true, false}},
+    {4, 64, 0, 0, {8, 16, 8, 4, 32, 16, 1, false, false}},
+    {4, 80, 0, 0, {8, 20, 8, 4, 40, 16, 1, true, false}}, /* D and Dv of 80 without padding */
+    {4, 96, BUT_XE, BUT_XE, {16, 8, 4, 4, 32, 16, 3, true, false}},
+    {4, 128, WARP32, 0, {8, 16, 8, 4, 32, 16, 2, true, false}},
+    {4, 128, WAVE64, WAVE64, {16, 16, 4, 4, 32, 16, 2, true, true}},
+    {4, 128, XE | UNKNOWN, WARP32 | UNKNOWN, {8, 16, 4, 4, 32, 16, 2, true, false}},
+    {4, 128, XE_128, XE | XE_128, {16, 16, 2, 4, 32, 16, 2, true, false}},
+    {4, 128, 0, 0, {8, 16, 4, 4, 32, 16, 2, true, true}},
+    {4, 128, 0, 0, {4, 16, 8, 8, 32, 16, 2, true, false}},
+    {4, 128, 0, 0, {8, 16, 8, 8, 32, 16, 2, true, false}},  /* 47 KiB */
+    {4, 128, 0, 0, {16, 16, 8, 4, 32, 16, 2, true, false}}, /* 54 KiB */
+    {4, 192, BUT_XE | XE, BUT_XE, {8, 16, 4, 4, 32, 16, 3, true, false}},
+    {4, 256, BUT_XE | XE, BUT_XE, {8, 32, 4, 4, 32, 8, 2, true, false}},
+    {4, 256, XE_128, XE_128, {16, 16, 2, 4, 32, 16, 4, true, false}},
+    {4, 256, 0, 0, {4, 32, 8, 4, 32, 8, 2, true, false}},
+    {4, 512, 0, 0, {4, 64, 4, 4, 16, 4, 2, true, false}},
+    /* work-groups of 64, 32 and 16; 13.6, 6.1 and 3.7 KiB */
+    {4, 64, LAST, LAST, {8, 8, 4, 4, 32, 16, 2, true, false}},
+    {4, 64, LAST, LAST, {4, 8, 4, 4, 16, 8, 2, true, false}},
+    {4, 32, LAST, LAST, {4, 4, 4, 4, 16, 8, 2, true, false}},
+    {8, 32, ANY, ANY, {16, 8, 4, 4, 16, 16, 1, true, false}},
+    {8, 64, ANY, ANY, {8, 16, 4, 4, 16, 16, 1, true, false}},
+    {8, 128, ANY, ANY, {8, 16, 4, 4, 16, 8, 2, true, false}},
     /* 15.6, 9.8 and 6.2 KiB */
-    {64, ANY, {8, 8, 4, 4, 16, 8, 2, true}},
-    {32, ANY, {4, 8, 4, 4, 16, 8, 1, true}},
-    {16, ANY, {4, 4, 4, 4, 16, 8, 1, true}},
+    {8, 64, LAST, LAST, {8, 8, 4, 4, 16, 8, 2, true, false}},
+    {8, 32, LAST, LAST, {4, 8, 4, 4, 16, 8, 1, true, false}},
+    {8, 16, LAST, LAST, {4, 4, 4, 4, 16, 8, 1, true, false}},
 };
-#define COUNT(x) ((int)(sizeof(x) / sizeof *(x)))
+_Static_assert(sizeof rows / sizeof *rows == CLA_TILES_ROWS, "the table of tiles has CLA_TILES_ROWS rows");
 
-static int profile_of(const clattn_device_info *device) {
+static int class_of(const clattn_device_info *device) {
     if (device->device_class != CLATTN_DEVICE_GPU)
         return UNKNOWN;
     if (strstr(device->vendor, "NVIDIA"))
         return WARP32;
     if (strstr(device->vendor, "Advanced Micro Devices") || strstr(device->vendor, "AMD"))
         return strstr(device->name, "gfx9") ? WAVE64 : WARP32;
-    return strstr(device->vendor, "Intel") ? XE : UNKNOWN;
+    return !strstr(device->vendor, "Intel") ? UNKNOWN : device->unified_memory ? XE_128 : XE;
 }
 
 static int64_t local_bytes(const cla_tile *t, int64_t size) {
     const int64_t wg = t->tr * t->tc, bm = t->tr * t->nr, bn = t->tc * t->nc;
     const int64_t scores = (bm + bn) * (t->dc / 4 + 1), weights = bm * (bn / 4 + 1) + bm * t->tc / 4;
-    return 4 * size * (cla_max(scores, weights) + t->jc * t->tc * t->nv) + 8 * bm + 4 * wg + 4;
+    return cla_round_up(4 * size * (cla_max(scores, weights) + t->jc * t->tc * t->nv) + 8 * bm + 4 * wg + 20, 4 * size);
 }
 
 /* Private memory that lives over barriers, which CPUs keep for the whole work-group at once. */
@@ -92,57 +107,77 @@ static void cut(int64_t Dv, int columns, int *chunks, int *chunk_columns) {
     *chunk_columns = (int)cla_round_up(cla_ceil_div(Dv, *chunks), 4);
 }
 
-static void fill(const cla_tile *t, int columns, int64_t size, int64_t Dv, cla_tiling *tiling) {
+static void fill(const clattn_device_info *device, const cla_tiles_problem *p, const row *r, cla_tiling *tiling) {
+    const cla_tile *t = &r->tile;
     *tiling = (cla_tiling){.tile = *t,
+                           .row = (int)(r - rows),
                            .work_group = t->tr * t->tc,
                            .rows = t->tr * t->nr,
                            .keys = t->tc * t->nc,
-                           .local_bytes = local_bytes(t, size)};
-    cut(Dv, columns, &tiling->chunks, &tiling->columns);
+                           .many_registers = class_of(device) == XE,
+                           .local_bytes = local_bytes(t, r->bytes)};
+    tiling->tile.ahead = t->ahead && !p->lean;
+    cut(p->Dv, r->columns, &tiling->chunks, &tiling->columns);
 }
 
-/* The row of the narrowest class that takes the chunks. */
-static const row *class_row(const row *rows, int count, int profile, int64_t D, int64_t Dv) {
-    int chunks, columns;
-    cut(Dv, rows[count - 1].columns, &chunks, &columns);
-    for (int i = 0; i < count; i++)
-        if ((rows[i].profiles & profile) && columns <= rows[i].columns && (rows[i].tile.sliced || D <= 64))
-            return &rows[i];
-    return NULL;
+/* Rows of the type and of the device's limits that may be chosen, the best first. */
+static int list_rows(const clattn_device_info *device, const cla_tiles_problem *p, const row **list) {
+    const int bytes = p->dtype == CLATTN_F64 ? 8 : 4, class = class_of(device);
+    int chunks, columns, widest = 0, count = 0;
+    const row *first = NULL, *smaller = NULL;
+    for (int i = 0; i < CLA_TILES_ROWS; i++)
+        if (rows[i].bytes == bytes && ((p->lean ? rows[i].lean : rows[i].plain) & class))
+            widest = rows[i].columns;
+    cut(p->Dv, widest, &chunks, &columns);
+    for (int i = 0; i < CLA_TILES_ROWS; i++) {
+        const row *r = &rows[i];
+        if (r->bytes != bytes || columns > r->columns || !(r->tile.sliced || p->D <= 64))
+            continue;
+        if (!first && ((p->lean ? r->lean : r->plain) & class))
+            first = r;
+        if (!smaller && (r->lean & UNKNOWN))
+            smaller = r;
+    }
+    if (first)
+        list[count++] = first;
+    if (first && smaller && first->tile.nr * first->tile.nc > smaller->tile.nr * smaller->tile.nc)
+        list[count++] = smaller; /* half the registers */
+    for (int i = 0; i < CLA_TILES_ROWS; i++)
+        if (rows[i].bytes == bytes && rows[i].plain == LAST)
+            list[count++] = &rows[i];
+    return count;
 }
 
-bool cla_tiles_choose(const clattn_device_info *device, clattn_dtype dtype, bool lean, int64_t D, int64_t Dv, int rank,
-                      cla_tiling *tiling) {
-    const int found = profile_of(device), profile = lean && found == XE ? UNKNOWN : found;
-    const bool wide = dtype == CLATTN_F64;
-    const int64_t size = wide ? 8 : 4;
-    const row *small = wide ? small64 : small32, *list[1 + COUNT(small32)], *best = NULL;
-    list[0] = class_row(wide ? rows64 : rows32, wide ? COUNT(rows64) : COUNT(rows32), profile, D, Dv);
-    for (int i = 0; i < COUNT(small32); i++)
-        list[1 + i] = &small[i];
-    for (int i = 0; i < COUNT(list) && !best; i++)
-        if (list[i] && fits(device, &list[i]->tile, size) && rank-- == 0)
+bool cla_tiles_choose(const clattn_device_info *device, const cla_tiles_problem *p, int rank, cla_tiling *tiling) {
+    const int64_t size = p->dtype == CLATTN_F64 ? 8 : 4;
+    const row *list[CLA_TILES_ROWS + 2], *best = NULL;
+    const int count = list_rows(device, p, list);
+    for (int i = 0; i < count && !best; i++)
+        if (fits(device, &list[i]->tile, size) && rank-- == 0)
             best = list[i];
     if (!best)
         return false;
-    fill(&best->tile, best->columns, size, Dv, tiling);
+    fill(device, p, best, tiling);
     return true;
 }
 
-int cla_tiles_list(const clattn_device_info *device, clattn_dtype dtype, bool lean, int64_t D, int64_t Dv,
-                   cla_tiling list[CLA_TILES_ROWS]) {
-    const bool wide = dtype == CLATTN_F64;
-    const row *const tables[] = {wide ? rows64 : rows32, wide ? small64 : small32};
-    const int counts[] = {wide ? COUNT(rows64) : COUNT(rows32), wide ? COUNT(small64) : COUNT(small32)};
-    int count = cla_tiles_choose(device, dtype, lean, D, Dv, 0, &list[0]) ? 1 : 0;
-    for (int t = 0; t < 2; t++)
-        for (int i = 0; i < counts[t] && count > 0 && count < CLA_TILES_ROWS; i++) {
-            const row *r = &tables[t][i];
-            bool known = !(r->tile.sliced || D <= 64) || !fits(device, &r->tile, wide ? 8 : 4);
-            for (int k = 0; k < count && !known; k++)
-                known = memcmp(&list[k].tile, &r->tile, sizeof r->tile) == 0;
-            if (!known)
-                fill(&r->tile, r->columns, wide ? 8 : 4, Dv, &list[count++]);
-        }
+static bool same(const cla_tile *a, const cla_tile *b) {
+    return a->tr == b->tr && a->tc == b->tc && a->nr == b->nr && a->nc == b->nc && a->dc == b->dc && a->jc == b->jc &&
+           a->nv == b->nv && a->sliced == b->sliced && a->ahead == b->ahead;
+}
+
+int cla_tiles_list(const clattn_device_info *device, const cla_tiles_problem *p, cla_tiling list[CLA_TILES_ROWS]) {
+    int count = cla_tiles_choose(device, p, 0, &list[0]) ? 1 : 0;
+    for (int i = 0; i < CLA_TILES_ROWS && count > 0; i++) {
+        const row *r = &rows[i];
+        const int bytes = p->dtype == CLATTN_F64 ? 8 : 4;
+        bool known = r->bytes != bytes || !(r->tile.sliced || p->D <= 64) || !fits(device, &r->tile, bytes);
+        if (known)
+            continue;
+        fill(device, p, r, &list[count]);
+        for (int k = 0; k < count && !known; k++)
+            known = same(&list[k].tile, &list[count].tile);
+        count += !known;
+    }
     return count;
 }

@@ -6,31 +6,34 @@
 #include <clattn/context.h>
 #include <clattn/tensor.h>
 
-/* The part of a kernel key that tiles decide; names as in attention_tiles.cl. */
+/* The part of a kernel key that tiles decide; names as in attention_tiles.cl, `ahead` its PREFETCH. */
 typedef struct cla_tile {
     int tr, tc, nr, nc, dc, jc, nv;
-    bool sliced;
+    bool sliced, ahead;
 } cla_tile;
+
+typedef struct cla_tiles_problem {
+    clattn_dtype dtype; /* of the sums */
+    bool lean;          /* the kernel needs registers for score masks or storage of any type, or may need them */
+    int64_t D, Dv;
+} cla_tiles_problem;
 
 /* What a choice means for a problem. */
 typedef struct cla_tiling {
     cla_tile tile;
+    int row; /* of the table */
     int work_group;
     int rows, keys;      /* of a tile: BM, BN */
     int chunks, columns; /* value chunks of a row, value columns of a chunk */
+    bool many_registers; /* to be asked of the driver, where registers and work-items in flight are exchanged */
     int64_t local_bytes; /* with every kind of mask */
 } cla_tiling;
 
-/* The choice number `rank` (0: the best) among those that fit the device; false past the last. lean: the
- * kernel needs registers for score masks or storage of any type, or may need them. A device meets at most
- * CLA_TILES_MOST different tiles of a type with lean, and as many without. */
-bool cla_tiles_choose(const clattn_device_info *device, clattn_dtype dtype, bool lean, int64_t D, int64_t Dv, int rank,
-                      cla_tiling *tiling);
-enum { CLA_TILES_MOST = 10 };
+/* The choice number `rank` (0: the best) among those that fit the device; false past the last. */
+bool cla_tiles_choose(const clattn_device_info *device, const cla_tiles_problem *p, int rank, cla_tiling *tiling);
 
 /* All choices that fit, for the tuner: the best first, then every other row of the table. Returns how many. */
-enum { CLA_TILES_ROWS = 24 };
-int cla_tiles_list(const clattn_device_info *device, clattn_dtype dtype, bool lean, int64_t D, int64_t Dv,
-                   cla_tiling list[CLA_TILES_ROWS]);
+enum { CLA_TILES_ROWS = 36 };
+int cla_tiles_list(const clattn_device_info *device, const cla_tiles_problem *p, cla_tiling list[CLA_TILES_ROWS]);
 
 #endif

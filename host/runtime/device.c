@@ -38,6 +38,18 @@ static bool has_extension(cl_device_id device, const char *name) {
     return found;
 }
 
+/* The extension lists the widths. */
+static uint32_t least_subgroup(cl_device_id device) {
+    enum { SUB_GROUP_SIZES_INTEL = 0x4108, MOST = 16 };
+    size_t sizes[MOST] = {0}, bytes = 0, least = 0;
+    if (!has_extension(device, "cl_intel_required_subgroup_size") ||
+        clGetDeviceInfo(device, SUB_GROUP_SIZES_INTEL, sizeof sizes, sizes, &bytes) != CL_SUCCESS)
+        return 0;
+    for (size_t i = 0; i < bytes / sizeof *sizes; i++)
+        least = least == 0 || sizes[i] < least ? sizes[i] : least;
+    return (uint32_t)least;
+}
+
 bool cla_device_describe(cl_platform_id platform, cl_device_id device, clattn_device_info *info) {
     cl_device_type type = 0;
     cl_bool unified = CL_FALSE, available = CL_FALSE, compiler = CL_FALSE;
@@ -69,6 +81,7 @@ bool cla_device_describe(cl_platform_id platform, cl_device_id device, clattn_de
                                                      : CLATTN_DEVICE_OTHER;
     info->has_f64 = has_f64(device);
     info->has_f16 = has_extension(device, "cl_khr_fp16");
+    info->least_subgroup = info->device_class == CLATTN_DEVICE_GPU ? least_subgroup(device) : 0;
     info->unified_memory = unified;
     info->dedicated_local_memory = local_type == CL_LOCAL;
     info->compute_units = units;

@@ -29,13 +29,22 @@ cla_key cla_key_make(const char *file, const char *kernel) {
     return key;
 }
 
-void cla_key_define_text(cla_key *key, const char *name, const char *value) {
+void cla_key_add(cla_key *key, const char *option) {
     const size_t room = sizeof key->options - key->length;
-    const int n = snprintf(key->options + key->length, room, " -D%s=%s", name, value);
+    const int n = snprintf(key->options + key->length, room, " %s", option);
     if (n < 0 || (size_t)n >= room)
         key->failed = true;
     else
         key->length += (size_t)n;
+}
+
+void cla_key_define_text(cla_key *key, const char *name, const char *value) {
+    char option[200];
+    const int n = snprintf(option, sizeof option, "-D%s=%s", name, value);
+    if (n < 0 || (size_t)n >= sizeof option)
+        key->failed = true;
+    else
+        cla_key_add(key, option);
 }
 
 void cla_key_define(cla_key *key, const char *name, int64_t value) {

@@ -26,6 +26,8 @@ typedef struct cla_key {
 
 cla_key cla_key_make(const char *file, const char *kernel);
 void cla_key_define(cla_key *key, const char *name, int64_t value);
+/* An option as it is. */
+void cla_key_add(cla_key *key, const char *option);
 void cla_key_define_text(cla_key *key, const char *name, const char *value);
 
 typedef struct cla_kernel cla_kernel;

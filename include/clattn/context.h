@@ -29,7 +29,8 @@ typedef struct clattn_device_info {
     clattn_device_class device_class;
     bool has_f64, has_f16, unified_memory, dedicated_local_memory;
     uint32_t compute_units;
-    uint32_t vector_floats; /* native width of a float vector */
+    uint32_t vector_floats;  /* native width of a float vector */
+    uint32_t least_subgroup; /* work-items of the narrowest sub-group that a kernel may ask for; 0: it cannot ask */
     uint64_t max_work_group;
     uint64_t global_bytes, max_alloc_bytes, local_bytes;
 } clattn_device_info;
