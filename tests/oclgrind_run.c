@@ -255,11 +255,13 @@ static void check_meter(clattn_context *context, tally *t) {
 /* Tiles that this device would not choose: slices fetched ahead, and 2 x 4 scores. */
 static void check_tiles(tally *t) {
     static const char *const variants[] = {"tr=8 tc=16 nr=8 nc=4 dc=32 jc=32 nv=1 sliced=0 ahead=1",
+                                           "tr=16 tc=16 nr=4 nc=4 dc=32 jc=32 nv=1 sliced=0 ahead=1",
+                                           "tr=16 tc=16 nr=2 nc=4 dc=32 jc=32 nv=1 sliced=1 ahead=0",
                                            "tr=16 tc=16 nr=2 nc=4 dc=32 jc=32 nv=1 sliced=1 ahead=0"};
     static const int chosen[] = {0, 3, 6, 8};
     for (size_t n = 0; n < sizeof chosen / sizeof *chosen; n++) {
         oracle_config config = problems[chosen[n]];
-        config.variant = variants[n >= 2]; /* none has slices ahead with score masks */
+        config.variant = variants[n]; /* none has slices ahead with score masks */
         config.weights = false;
         config.M = n == 0 ? 70 : config.M; /* two tiles */
         oracle_case *c = oracle_make(&config);

@@ -84,7 +84,7 @@ for row in "${keys[@]}"; do
     done
 done
 for file in *.cl; do
-    if ! printf '%s\n' "${keys[@]}" | grep -q "^$file "; then
+    if ! grep -q "^$file " <<<"$(printf "%s\n" "${keys[@]}")"; then
         echo "check_kernels: FAIL $file has no row in tools/check_kernels.sh" >&2
         failed=$((failed + 1))
     fi

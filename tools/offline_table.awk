@@ -89,7 +89,7 @@ FNR == NR {
         name = define(o, "TR") " x " define(o, "TC") ", " define(o, "NR") " x " define(o, "NC") ", " define(o, "DC") ", " define(o, "JC") ", " \
             define(o, "NV") (define(o, "SLICED") ? ", s" : "") (define(o, "PREFETCH") ? ", p" : "")
         kind = (storage == "any" ? "any" : dtype) ", " (masks == 0 ? "none" : masks == 1 ? "interval" : masks == 2 ? "scores" : "both")
-        if (storage == "any" && masks == 3) kind = "any, some"
+        if (storage == "any" && masks > 0) kind = "any, some"
         if (storage == "any" && dtype == "f64") kind = kind ", f64"
         row = name " | " kind
     } else {

@@ -107,8 +107,11 @@ static clattn_status make_kernel(const clattn_plan *plan, const cla_tiling *tili
 
 /* Bits depend on the tile: with batch_invariant, neither masks nor the layout choose it. */
 static cla_tiles_problem tiled_problem(const cla_problem *p, bool by_four) {
-    return (cla_tiles_problem){
-        .dtype = p->dtype, .lean = !by_four || p->score || p->batch_invariant, .D = p->D, .Dv = p->Dv};
+    return (cla_tiles_problem){.dtype = p->dtype,
+                               .lean = !by_four || p->score || p->batch_invariant,
+                               .interval = p->interval,
+                               .D = p->D,
+                               .Dv = p->Dv};
 }
 
 static int list_tilings(const cla_problem *p, const clattn_device_info *device, cla_tiling list[CLA_TILES_ROWS]) {

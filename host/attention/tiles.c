@@ -116,7 +116,7 @@ static void fill(const clattn_device_info *device, const cla_tiles_problem *p, c
                            .keys = t->tc * t->nc,
                            .many_registers = class_of(device) == XE,
                            .local_bytes = local_bytes(t, r->bytes)};
-    tiling->tile.ahead = t->ahead && !p->lean;
+    tiling->tile.ahead = t->ahead && !p->lean && !(p->interval && t->nr * t->nc > 16); /* or it spills */
     cut(p->Dv, r->columns, &tiling->chunks, &tiling->columns);
 }
 

@@ -15,6 +15,7 @@ typedef struct cla_tile {
 typedef struct cla_tiles_problem {
     clattn_dtype dtype; /* of the sums */
     bool lean;          /* the kernel needs registers for score masks or storage of any type, or may need them */
+    bool interval;      /* it has interval masks */
     int64_t D, Dv;
 } cla_tiles_problem;
 
