@@ -59,7 +59,6 @@ static const row rows[] = {
     {4, 256, BUT_XE | XE, BUT_XE, {8, 32, 4, 4, 32, 8, 2, true, false}},
     {4, 256, XE_128, XE_128, {16, 16, 2, 4, 32, 16, 4, true, false}},
     {4, 256, 0, 0, {4, 32, 8, 4, 32, 8, 2, true, false}},
-    {4, 512, 0, 0, {4, 64, 4, 4, 16, 4, 2, true, false}},
     /* work-groups of 64, 32 and 16; 13.6, 6.1 and 3.7 KiB */
     {4, 64, LAST, LAST, {8, 8, 4, 4, 32, 16, 2, true, false}},
     {4, 64, LAST, LAST, {4, 8, 4, 4, 16, 8, 2, true, false}},
