@@ -2,7 +2,7 @@
 /* Blocks of keys that no query of a tile sees cost nothing: the profile's counts say so. */
 #include "algo_checks.h"
 
-enum { B = 1, H = 2, N = 768, M = 768, D = 16 };
+enum { B = 1, H = 2, N = 1024, M = 1024, D = 16 };
 
 /* Shares of the blocks that are computed, of all fused kernels that ran. */
 static double computed_share(clattn_context *context, const char *algorithm, const clattn_attention_args *masks) {

@@ -48,7 +48,8 @@ done
 helper_of() { # FILE: the .clh files before it, as the host's key names it
     case $1 in
     attention_tiles.cl) echo tiles.clh ;;
-    attention_lanes.cl | attention_split.cl | weights.cl) echo lanes.clh ;;
+    attention_lanes.cl) echo lanes.clh lanes_tile.clh ;;
+    attention_split.cl | weights.cl) echo lanes.clh ;;
     linear.cl | gemv.cl | linear_parts.cl) echo lanes.clh act.clh linear.clh ;;
     esac
 }

@@ -5,31 +5,36 @@
 #include "attention/plan.h"
 #include <stdio.h>
 
-/* Register blocks, by lanes of a vector: with 16 lanes there are 32 registers, else 16. */
+/* What a build is made of: vectors of queries a panel, keys a block of scores, rows and vectors of a block of O; most
+ * queries of a tile, keys of a block, head dims. */
 typedef struct {
     int lanes, panel_vectors, score_keys, value_rows, value_vectors;
+    int rows, keys, dims;
 } blocks;
+
+/* Register blocks, by lanes of a vector: with 16 lanes there are 32 registers, else 16. */
 static const blocks block_table[] = {
-    {16, 3, 8, 6, 4},
-    {8, 3, 4, 6, 2},
-    {4, 3, 4, 6, 2},
+    {.lanes = 16, .panel_vectors = 3, .score_keys = 8, .value_rows = 6, .value_vectors = 4},
+    {.lanes = 8, .panel_vectors = 3, .score_keys = 4, .value_rows = 6, .value_vectors = 2},
+    {.lanes = 4, .panel_vectors = 3, .score_keys = 4, .value_rows = 6, .value_vectors = 2},
 };
 
-/* Sizes of private arrays by the larger head dim; half as many rows, and staged keys, in f64.
+/* Sizes of private arrays by the larger head dim: a stack of 100 to 280 KiB. Half as many rows and staged keys in f64.
  * Builds: 4 classes and DEEP, x 4 classes of masks, x staged or not = 40 a type of sums. */
 typedef struct {
     int dims; /* up to */
-    int rows; /* queries of the largest tile */
-    int staged_keys;
+    int rows; /* of the largest tile, with up to 8 lanes and with 16 */
+    int wide_rows;
+    int keys, staged_keys;
 } size_class;
-static const size_class class_table[] = {{64, 192, 64}, {128, 192, 48}, {256, 96, 32}, {512, 48, 16}};
-enum { CLASSES = sizeof class_table / sizeof *class_table, KEYS = 64 };
+static const size_class class_table[] = {
+    {64, 384, 192, 128, 128}, {128, 192, 192, 128, 64}, {256, 96, 96, 64, 32}, {512, 48, 48, 64, 16}};
+enum { CLASSES = sizeof class_table / sizeof *class_table };
 
 typedef struct {
     cla_kernel *kernel;
     int rows, keys;
     int64_t tiles, columns, chunks;
-    bool long_first;
 } state;
 
 static bool applies(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
@@ -44,13 +49,6 @@ static bool suits(const cla_problem *p, const clattn_device_info *device, char *
     return false;
 }
 
-static const blocks *blocks_for(const clattn_device_info *device, clattn_dtype dtype) {
-    const blocks *x = block_table;
-    while (x->lanes > cla_vectors_for(device, dtype).lanes)
-        x++;
-    return x;
-}
-
 /* Storage that the kernel cannot read where it lies, as the type of the sums in one piece. */
 static bool is_staged(const cla_problem *p) {
     const clattn_tensor *const all[] = {&p->q, &p->k, &p->v, &p->o, &p->bias};
@@ -62,9 +60,28 @@ static bool is_staged(const cla_problem *p) {
     return false;
 }
 
-static cla_key key_for(const cla_problem *p, const blocks *x, const size_class *size, bool deep, int rows, int keys) {
+/* The blocks for a problem; *deep: D takes more than one chunk of dims. */
+static blocks choose_blocks(const cla_problem *p, const clattn_device_info *device, bool *deep) {
+    const int lanes = cla_vectors_for(device, p->dtype).lanes, half = p->dtype == CLATTN_F64 ? 2 : 1;
+    int i = 0, c = 0;
+    while (block_table[i].lanes > lanes)
+        i++;
+    while (c < CLASSES - 1 && (class_table[c].dims < p->D || class_table[c].dims < p->Dv))
+        c++;
+    blocks x = block_table[i];
+    const size_class *size = &class_table[c];
+    const int panel = x.lanes * x.panel_vectors, rows = (x.lanes == 16 ? size->wide_rows : size->rows) / half;
+    *deep = p->D > size->dims;
+    x.rows = *deep ? panel : (int)cla_max(rows / panel, 1) * panel;
+    x.keys = is_staged(p) ? size->staged_keys / half : size->keys;
+    x.dims = size->dims;
+    return x;
+}
+
+static cla_key key_for(const cla_problem *p, const blocks *x, bool deep) {
     cla_key key = cla_key_make("attention_lanes.cl", "attention_lanes");
     key.helper = "lanes.clh";
+    key.more_helpers[0] = "lanes_tile.clh";
     cla_key_define(&key, "REAL", p->dtype == CLATTN_F64 ? 64 : 32);
     cla_key_define(&key, "LANES", x->lanes);
     cla_key_define(&key, "STAGED", is_staged(p));
@@ -72,52 +89,44 @@ static cla_key key_for(const cla_problem *p, const blocks *x, const size_class *
     cla_key_define(&key, "R1", x->score_keys);
     cla_key_define(&key, "RO", x->value_rows);
     cla_key_define(&key, "OV", x->value_vectors);
-    cla_key_define(&key, "BM", rows);
-    cla_key_define(&key, "BN", keys);
-    cla_key_define(&key, "DC", size->dims);
-    cla_key_define(&key, "VC", size->dims);
+    cla_key_define(&key, "BM", x->rows);
+    cla_key_define(&key, "BN", x->keys);
+    cla_key_define(&key, "DC", x->dims);
+    cla_key_define(&key, "VC", x->dims);
     cla_key_define(&key, "DEEP", deep);
     cla_key_define(&key, "MASKS", (p->interval ? 1 : 0) | (p->score ? 2 : 0));
     return key;
 }
 
 /* Queries of a tile: as many as fit, but enough tiles to keep every core busy to the end. */
-static int rows_for(const cla_problem *p, const clattn_device_info *device, int panel, int most, int64_t chunks) {
-    const int64_t heads = p->B * p->H * chunks, wanted = 4 * (int64_t)device->compute_units;
-    int64_t rows = most;
+static int rows_for(const cla_problem *p, const clattn_device_info *device, const blocks *x, int64_t chunks) {
+    const int64_t heads = p->B * p->H * chunks, wanted = 16 * (int64_t)device->compute_units;
+    int64_t rows = x->rows;
     if (heads * cla_ceil_div(p->N, rows) < wanted)
         rows = cla_ceil_div(p->N, cla_ceil_div(wanted, heads));
-    rows = cla_round_up(cla_max(rows, 1), panel);
-    return (int)cla_min(rows, most);
+    rows = cla_round_up(cla_max(rows, 1), x->lanes * x->panel_vectors);
+    return (int)cla_min(rows, x->rows);
 }
 
 static clattn_status create(clattn_plan *plan) {
     clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
     const clattn_device_info *device = cla_context_device(plan->context);
-    const blocks *x = blocks_for(device, p->dtype);
-    const int panel = x->lanes * x->panel_vectors;
+    bool deep;
+    const blocks x = choose_blocks(p, device, &deep);
     state *s = NULL;
-    int c = 0;
     CLA_TRY(cla_alloc(1, sizeof *s, "fused_lanes", &s));
     plan->state = s;
-    while (c < CLASSES - 1 && (class_table[c].dims < p->D || class_table[c].dims < p->Dv))
-        c++;
-    const size_class *size = &class_table[c];
-    const bool deep = p->D > size->dims;
-    const int half = p->dtype == CLATTN_F64 ? 2 : 1;
-    const int most = deep ? panel : (int)cla_max(size->rows / half / panel, 1) * panel;
-    s->columns = cla_min(cla_max(p->Dv, 1), size->dims);
-    s->chunks = cla_ceil_div(cla_max(p->Dv, 1), size->dims);
-    s->rows = rows_for(p, device, panel, most, s->chunks);
+    s->columns = cla_min(cla_max(p->Dv, 1), x.dims);
+    s->chunks = cla_ceil_div(cla_max(p->Dv, 1), x.dims);
+    s->rows = rows_for(p, device, &x, s->chunks);
     s->tiles = cla_ceil_div(p->N, s->rows);
-    s->long_first = p->causal;
-    s->keys = is_staged(p) ? size->staged_keys / half : KEYS;
-    const cla_key key = key_for(p, x, size, deep, most, s->keys);
+    s->keys = x.keys;
+    const cla_key key = key_for(p, &x, deep);
     CLA_TRY(cla_kernel_create(plan->context, &key, 1, &s->kernel));
     cla_str_append(&plan->text,
                    "tiles: %d queries x %d keys, %d lanes; %lld tiles of a head, %lld chunk(s) of values\n", s->rows,
-                   s->keys, x->lanes, (long long)s->tiles, (long long)s->chunks);
+                   s->keys, x.lanes, (long long)s->tiles, (long long)s->chunks);
 done:
     return status;
 }
@@ -131,7 +140,7 @@ static clattn_status execute(clattn_plan *plan) {
     a.tiles = (cl_int)s->tiles;
     a.columns = (cl_int)s->columns;
     a.chunks = (cl_int)s->chunks;
-    a.long_first = s->long_first;
+    a.long_first = p->causal;
     return cla_launch_fused(plan, s->kernel, s->tiles * s->chunks * p->H * p->B, NULL, 0, &a);
 }
 
