@@ -122,7 +122,7 @@ static void fill(const clattn_device_info *device, const cla_tiles_problem *p, c
 /* Rows of the type and of the device's limits that may be chosen, the best first. */
 static int list_rows(const clattn_device_info *device, const cla_tiles_problem *p, const row **list) {
     const int bytes = p->dtype == CLATTN_F64 ? 8 : 4, class = class_of(device);
-    int chunks, columns, widest = 0, count = 0;
+    int chunks, columns, widest = 4, count = 0;
     const row *first = NULL, *smaller = NULL;
     for (int i = 0; i < CLA_TILES_ROWS; i++)
         if (rows[i].bytes == bytes && ((p->lean ? rows[i].lean : rows[i].plain) & class))
