@@ -107,7 +107,7 @@ Test(tuning, entries_of_other_devices_and_drivers_are_kept_and_not_read) {
 }
 
 Test(tuning, what_does_not_begin_as_a_record_is_none) {
-    static const char *const texts[] = {"clattn tuning 2\n" MINE, "clattn tuning 11\n", "\n", "x", "clattn tuning"};
+    static const char *const texts[] = {("clattn tuning 2\n" MINE), "clattn tuning 11\n", "\n", "x", "clattn tuning"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         cla_tuning_record r = {0};
         FAILS(cla_tuning_parse(texts[i], strlen(texts[i]), me, &r), CLATTN_E_FORMAT,
