@@ -54,8 +54,9 @@ typedef struct cla_attention_args {
     cl_long lse_b, lse_h, lse_i, lse_0;
     cl_long k_page, v_page; /* strides of pages; k_j and v_j are then strides within one, k_b and v_b 0 */
     cla_mask_args mask;
-    cl_long scale_bits; /* of the scale as double, for f64 */
-    cl_long part_0;     /* sums of splits in scratch: one after another for a row, rows [B, H, N] */
+    cl_long scale_bits;       /* of the scale as double, for f64 */
+    cl_long part_0;           /* sums of splits in scratch: one after another for a row, rows [B, H, N] */
+    cl_long added_0, added_b; /* packed score masks in scratch, and from batch to batch; 0: all share them */
     cl_int N, M, D, Dv;
     cl_int H, group;        /* query heads; query heads per key head */
     cl_int rows, tiles;     /* queries of a tile, tiles of a head */

@@ -5,7 +5,8 @@
  * Keys are walked BN at a time; the running maximum is raised only when a score passes it by RAISE. A tile with all its
  * keys in one block keeps no running state: its outputs are stored from registers.
  * Key: REAL; LANES JV (a panel is W = LANES * JV queries), R1 (keys a block of scores), RO OV (rows x vectors of a block of
- * O); BM BN; DC VC: most dims and value columns; DEEP 1: D may exceed DC; MASKS: bit 0 interval, bit 1 score masks;
+ * O); BM BN; DC VC: most dims and value columns; DEEP 1: D may exceed DC; MASKS: bit 0 interval, bit 1 score masks,
+ * bit 2 those as pack_added left them, once for all heads;
  * STAGED 1: storage may be of any type, quantised or paged: keys and values pass through private copies.
  * Private memory: BM (DC + VC) + BN (W (1 + tensor) + LANES or DC + VC) + ... numbers. No local memory, no barriers.
  * Special: a score of -inf is excluded; its value is selected away, which costs only where V holds NaN or Inf. */
@@ -37,7 +38,7 @@ INLINE void fill_added(real *added, const cla_masks *m, const work *w, int panel
 #if MASKS & 2
 /* With a soft cap: what score_block does last, in a pass of its own. */
 INLINE void cap_scores(real *P, vec t[JV], const work *w, const cla_mask_args *a, const ranges *r, int panel, int n,
-                       int j0, int bn, const real *added) {
+                       int j0, int bn, ADDED const real *added) {
     const real cap = OF_BITS(a->softcap_bits, a->softcap);
     for (int j = j0; j < bn; j++)
         for (int b = 0; b < JV; b++) {
@@ -57,7 +58,7 @@ INLINE void cap_scores(real *P, vec t[JV], const work *w, const cla_mask_args *a
 /* Queries of one panel, at qp or transposed into it, against keys n .. n + bn. `ks`: their staged copy, or room for
  * slices of it. */
 INLINE void score_panel(real *P, vec t[JV], real *qp, const work *w, real *ks, const ranges *r, int panel, int n,
-                        int j0, int bn, const cla_masks *m, const real *added) {
+                        int j0, int bn, const cla_masks *m, ADDED const real *added) {
     const int last = !(m->a->softcap > 0.0f);
     score_job x = {.q = qp, .k_j = w->k_j, .n = n, .j0 = j0, .bn = bn, .panel = panel, .r = r, .added = added, .w = w};
     x.scale = w->scale;
@@ -129,16 +130,16 @@ INLINE void store_rows(const real *o, int stride, const real *factor, int cols, 
 }
 
 /* Whether the score masks let any query of the panel see any of the keys. */
-INLINE int any_seen(const real *added, int j0, int bn) {
-    ivec seen = (ivec)(0);
-    for (int x = j0 * JV; x < bn * JV; x++)
-        seen |= LOAD(x, added) != (vec)(-INFINITY);
-    return any(seen);
+INLINE int any_seen(ADDED const real *added, int j0, int bn) {
+    int seen = 0;
+    for (int x = j0 * JV; x < bn * JV && !seen; x++)
+        seen = any(LOAD(x, added) != (vec)(-INFINITY));
+    return seen;
 }
 
 /* Weights of a panel relative to its running maxima: P, m and l after keys n + j0 .. n + bn. */
 INLINE void weigh_panel(real *P, const work *w, const cla_masks *m, const ranges *r, int panel, real *qp, real *ks,
-                        const real *added, real *top, real *l, real *o, int stride, int n, int j0, int bn,
+                        ADDED const real *added, real *top, real *l, real *o, int stride, int n, int j0, int bn,
                         int special) {
     vec t[JV];
     EACH(b, JV) t[b] = (vec)(-INFINITY);
@@ -154,10 +155,10 @@ INLINE int attend(const work *w, const cla_masks *m, const outputs *out) {
     real P[(BN + SPARE) * W] __attribute__((aligned(64)));
     real top[BM] __attribute__((aligned(64))), l[BM] __attribute__((aligned(64))),
         factor[W] __attribute__((aligned(64)));
-#if MASKS & 2
+#if (MASKS & 6) == 2
     real added[BN * W] __attribute__((aligned(64)));
 #else
-    const real *added = 0;
+    ADDED const real *added = 0;
 #endif
 #if STAGED
     real ks[BN * DC] __attribute__((aligned(64))), vs[BN * VC] __attribute__((aligned(64)));
@@ -213,7 +214,11 @@ INLINE int attend(const work *w, const cla_masks *m, const outputs *out) {
             int seen = j0 < bn;
 #if MASKS & 2
             if (seen) {
+#if MASKS & 4
+                added = w->added + ((long)(w->i0 / W + p) * w->M + n) * W;
+#else
                 fill_added(added, m, w, p, n, j0, bn);
+#endif
                 seen = any_seen(added, j0, bn);
             }
 #endif
@@ -263,7 +268,11 @@ void attention_lanes(__global const void *Q, __global const void *K, __global co
                      __global real *LSE, __global const cla_span *spans, __global const uchar *keep,
                      __global const uchar *drop, __global const void *bias, __global const float *slopes,
                      __global const int *q_segments, __global const int *k_segments, __global const real *sinks,
-                     __global const int *table, __global uint *counts, const cla_attention_args a) {
+                     __global const int *table, __global uint *counts,
+#if MASKS & 4
+                     __global const real *packed,
+#endif
+                     const cla_attention_args a) {
     /* Remainders by hand: Oclgrind does not know the `freeze` that `/` and `%` of the same numbers become. */
     const long group = get_group_id(0), row = group / a.tiles, head = row / a.chunks;
     const int tile = (int)(group - row * a.tiles), chunk = (int)(row - head * a.chunks);
@@ -289,6 +298,9 @@ void attention_lanes(__global const void *Q, __global const void *K, __global co
     w.b = b, w.h = h, w.i0 = (int)i0, w.rows = (int)min((long)a.rows, N - i0), w.M = a.M, w.D = a.D;
     w.cols = (int)min((long)a.columns, a.Dv - column);
     w.scale = SCALE_OF(a);
+#if MASKS & 4
+    w.added = packed + a.added_0 + b * a.added_b;
+#endif
     outputs out = {.o_i = a.o_i, .lse_i = a.lse_i, .o_type = a.o_type};
     out.sink = a.mask.has_sinks ? sinks[a.mask.sinks_0 + h] : R(0.0);
     out.has_sink = a.mask.has_sinks && out.sink != -INFINITY;
@@ -300,3 +312,25 @@ void attention_lanes(__global const void *Q, __global const void *K, __global co
         cla_count_blocks(counts, blocks, all - blocks);
     }
 }
+
+#if MASKS & 4
+/* packed[b][panel][j][W] = what the score masks add to the scores of a panel's queries and key j, in all heads. Queries
+ * past the end repeat the last one.
+ *   Groups  panels * blocks of BN keys * batches that differ, of one work-item.   Private memory  BN W numbers.
+ *   Needs   no slopes, no segments; head strides of 0. */
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void pack_added(__global const uchar *keep, __global const uchar *drop, __global const void *bias,
+                __global real *packed, const cla_attention_args a) {
+    real added[BN * W] __attribute__((aligned(64)));
+    const int panels = (a.N + W - 1) / W, blocks = (a.M + BN - 1) / BN;
+    const long group = get_group_id(0), row = group / blocks, b = row / panels;
+    const int n = (int)(group - row * blocks) * BN, keys = min(BN, a.M - n), panel = (int)(row - b * panels);
+    const cla_masks m = {&a.mask, 0, keep, drop, bias, 0, 0, 0};
+    __global real *out = packed + a.added_0 + b * a.added_b + ((long)panel * a.M + n) * W;
+    work w;
+    w.b = (int)b, w.h = 0, w.i0 = 0, w.rows = a.N;
+    fill_added(added, &m, &w, panel, n, 0, keys);
+    for (int x = 0; x < keys * JV; x++)
+        STORE(AT(x, added), x, out);
+}
+#endif

@@ -45,6 +45,13 @@ for masks in 0 1 2 3; do
     )
 done
 
+for masks in 6 7; do # score masks that are packed first
+    keys+=(
+        "attention_lanes.cl LANES=16 STAGED=0 JV=3 R1=8 RO=6 OV=4 BM=192 BN=64 DC=64 VC=64 DEEP=0 MASKS=$masks"
+        "attention_lanes.cl LANES=4 STAGED=1 JV=3 R1=4 RO=6 OV=2 BM=96 BN=64 DC=256 VC=256 DEEP=0 MASKS=$masks"
+    )
+done
+
 helper_of() { # FILE: the .clh files before it, as the host's key names it
     case $1 in
     attention_tiles.cl) echo tiles.clh ;;

@@ -20,7 +20,7 @@ static const blocks block_table[] = {
 };
 
 /* Sizes of private arrays by the larger head dim: a stack of 100 to 280 KiB. Half as many rows and staged keys in f64.
- * Builds: 4 classes and DEEP, x 4 classes of masks, x staged or not = 40 a type of sums. */
+ * Builds: 4 classes x 6 classes of masks, and DEEP x 4, x staged or not = 56 a type of sums. */
 typedef struct {
     int dims; /* up to */
     int rows; /* of the largest tile, with up to 8 lanes and with 16 */
@@ -31,10 +31,15 @@ static const size_class class_table[] = {
     {64, 384, 192, 128, 128}, {128, 192, 192, 128, 64}, {256, 96, 96, 64, 32}, {512, 48, 48, 64, 16}};
 enum { CLASSES = sizeof class_table / sizeof *class_table };
 
+/* Score masks are packed where several heads read them, unless there is little to gain or it takes too much scratch. */
+enum { PACKED_BYTES = 256 << 20, LEAST_PAIRS = 1 << 16 };
+
 typedef struct {
-    cla_kernel *kernel;
+    cla_kernel *kernel, *pack; /* pack: NULL where masks are read as they lie */
     int rows, keys;
     int64_t tiles, columns, chunks;
+    int64_t pack_groups, packed_b; /* packed_b: numbers of a batch, 0 where all share them */
+    size_t packed_at;
 } state;
 
 static bool applies(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
@@ -78,8 +83,8 @@ static blocks choose_blocks(const cla_problem *p, const clattn_device_info *devi
     return x;
 }
 
-static cla_key key_for(const cla_problem *p, const blocks *x, bool deep) {
-    cla_key key = cla_key_make("attention_lanes.cl", "attention_lanes");
+static cla_key key_for(const cla_problem *p, const blocks *x, bool deep, bool packed, const char *kernel) {
+    cla_key key = cla_key_make("attention_lanes.cl", kernel);
     key.helper = "lanes.clh";
     key.more_helpers[0] = "lanes_tile.clh";
     cla_key_define(&key, "REAL", p->dtype == CLATTN_F64 ? 64 : 32);
@@ -94,7 +99,7 @@ static cla_key key_for(const cla_problem *p, const blocks *x, bool deep) {
     cla_key_define(&key, "DC", x->dims);
     cla_key_define(&key, "VC", x->dims);
     cla_key_define(&key, "DEEP", deep);
-    cla_key_define(&key, "MASKS", (p->interval ? 1 : 0) | (p->score ? 2 : 0));
+    cla_key_define(&key, "MASKS", (p->interval ? 1 : 0) | (p->score ? 2 : 0) | (packed ? 4 : 0));
     return key;
 }
 
@@ -108,11 +113,53 @@ static int rows_for(const cla_problem *p, const clattn_device_info *device, cons
     return (int)cla_min(rows, x->rows);
 }
 
+/* What the masks that change scores vary with. */
+typedef struct {
+    bool batches, heads, queries;
+} variety;
+
+static variety variety_of(const cla_problem *p) {
+    const clattn_tensor *const masks[] = {&p->keep, &p->drop, &p->bias};
+    variety x = {0};
+    for (int i = 0; i < 3; i++)
+        if (cla_present(masks[i])) {
+            x.batches |= masks[i]->stride[0] != 0;
+            x.heads |= masks[i]->stride[1] != 0;
+            x.queries |= masks[i]->stride[2] != 0;
+        }
+    x.heads |= p->slopes != NULL;
+    return x;
+}
+
+/* Asks for scratch for packed score masks, where packing pays. Else the kernel reads them as they lie, with the same
+ * bits. */
+static clattn_status ask_for_packed(clattn_plan *plan, state *s, const blocks *x, bool *packed) {
+    const cla_problem *p = &plan->problem;
+    const variety differ = variety_of(p);
+    const int panel = x->lanes * x->panel_vectors;
+    *packed = false;
+    if (!differ.queries || differ.heads || p->q_segments || p->H * (differ.batches ? 1 : p->B) < 2 ||
+        p->B * p->H * p->N < cla_ceil_div(LEAST_PAIRS, p->M))
+        return CLATTN_OK;
+    const int64_t planes = differ.batches ? p->B : 1, panels = cla_ceil_div(p->N, panel);
+    const int64_t size = (int64_t)clattn_dtype_size(p->dtype),
+                  most = cla_min(PACKED_BYTES, cla_plan_scratch_left(plan));
+    if (planes * panels > most / (panel * size) / p->M) {
+        cla_str_append(&plan->text, "no room to pack the score masks once for all heads\n");
+        return CLATTN_OK;
+    }
+    *packed = true;
+    s->packed_b = differ.batches ? panels * p->M * panel : 0;
+    s->pack_groups = planes * panels * cla_ceil_div(p->M, x->keys);
+    return cla_plan_scratch(plan, planes * panels * p->M * panel * size, "score masks, packed once for all heads",
+                            &s->packed_at);
+}
+
 static clattn_status create(clattn_plan *plan) {
     clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
     const clattn_device_info *device = cla_context_device(plan->context);
-    bool deep;
+    bool deep, packed = false;
     const blocks x = choose_blocks(p, device, &deep);
     state *s = NULL;
     CLA_TRY(cla_alloc(1, sizeof *s, "fused_lanes", &s));
@@ -122,8 +169,14 @@ static clattn_status create(clattn_plan *plan) {
     s->rows = rows_for(p, device, &x, s->chunks);
     s->tiles = cla_ceil_div(p->N, s->rows);
     s->keys = x.keys;
-    const cla_key key = key_for(p, &x, deep);
+    if (!deep)
+        CLA_TRY(ask_for_packed(plan, s, &x, &packed));
+    cla_key key = key_for(p, &x, deep, packed, "attention_lanes");
     CLA_TRY(cla_kernel_create(plan->context, &key, 1, &s->kernel));
+    if (packed) {
+        key = key_for(p, &x, deep, packed, "pack_added");
+        CLA_TRY(cla_kernel_create(plan->context, &key, 1, &s->pack));
+    }
     cla_str_append(&plan->text,
                    "tiles: %d queries x %d keys, %d lanes; %lld tiles of a head, %lld chunk(s) of values\n", s->rows,
                    s->keys, x.lanes, (long long)s->tiles, (long long)s->chunks);
@@ -131,7 +184,16 @@ done:
     return status;
 }
 
+static clattn_status pack(const clattn_plan *plan, const cla_attention_args *a) {
+    const cla_problem *p = &plan->problem;
+    const state *s = plan->state;
+    const cla_arg args[] = {CLA_ARG_BUFFER(p->keep.buffer), CLA_ARG_BUFFER(p->drop.buffer),
+                            CLA_ARG_BUFFER(p->bias.buffer), CLA_ARG_BUFFER(plan->scratch), CLA_ARG_VALUE(*a)};
+    return cla_launch(plan->context, s->pack, s->pack_groups, args, (int)(sizeof args / sizeof *args));
+}
+
 static clattn_status execute(clattn_plan *plan) {
+    clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
     const state *s = plan->state;
     cla_attention_args a;
@@ -141,7 +203,14 @@ static clattn_status execute(clattn_plan *plan) {
     a.columns = (cl_int)s->columns;
     a.chunks = (cl_int)s->chunks;
     a.long_first = p->causal;
-    return cla_launch_fused(plan, s->kernel, s->tiles * s->chunks * p->H * p->B, NULL, 0, &a);
+    a.added_0 = (cl_long)(s->packed_at / clattn_dtype_size(p->dtype));
+    a.added_b = s->packed_b;
+    if (s->pack)
+        CLA_TRY(pack(plan, &a));
+    const cla_arg packed = CLA_ARG_BUFFER(plan->scratch);
+    CLA_TRY(cla_launch_fused(plan, s->kernel, s->tiles * s->chunks * p->H * p->B, &packed, s->pack ? 1 : 0, &a));
+done:
+    return status;
 }
 
 static void destroy(clattn_plan *plan) {
@@ -149,6 +218,7 @@ static void destroy(clattn_plan *plan) {
     if (!s)
         return;
     cla_kernel_destroy(s->kernel);
+    cla_kernel_destroy(s->pack);
     cla_free(s);
     plan->state = NULL;
 }
