@@ -90,6 +90,7 @@ static void check_algorithm(const char *algorithm, size_t step) {
 }
 
 Test(variants, all_of_fused_tiles_are_right, .timeout = 1200) { check_algorithm("fused_tiles", 6); }
+Test(variants, all_of_fused_lanes_are_right, .timeout = 1200) { check_algorithm("fused_lanes", 1); }
 Test(variants, all_of_fused_split_are_right, .timeout = 1200) { check_algorithm("fused_split", 1); }
 
 /* ---- what is said ---- */

@@ -109,8 +109,31 @@ static int rows_for(const cla_problem *p, const clattn_device_info *device, cons
     int64_t rows = x->rows;
     if (heads * cla_ceil_div(p->N, rows) < wanted)
         rows = cla_ceil_div(p->N, cla_ceil_div(wanted, heads));
-    rows = cla_round_up(cla_max(rows, 1), x->lanes * x->panel_vectors);
+    rows = cla_round_up(cla_max(cla_min(rows, p->N), 1), x->lanes * x->panel_vectors);
     return (int)cla_min(rows, x->rows);
+}
+
+/* Queries of tiles, the default first, then one panel, two, four and so on. Neither programs nor bits depend on them.
+ */
+static size_t list_rows(const cla_problem *p, const clattn_device_info *device, int list[CLA_VARIANTS]) {
+    bool deep;
+    size_t count = 0;
+    const blocks x = choose_blocks(p, device, &deep);
+    const int panel = x.lanes * x.panel_vectors;
+    const int64_t most = cla_min(x.rows, cla_round_up(p->N, panel));
+    list[count++] = rows_for(p, device, &x, cla_ceil_div(cla_max(p->Dv, 1), x.dims));
+    for (int rows = panel; rows <= most; rows *= 2)
+        if (rows != list[0])
+            list[count++] = rows;
+    return count;
+}
+
+static size_t variants(const cla_problem *p, const clattn_device_info *device, cla_variant out[CLA_VARIANTS]) {
+    int list[CLA_VARIANTS];
+    const size_t count = list_rows(p, device, list);
+    for (size_t i = 0; i < count; i++)
+        snprintf(out[i].text, sizeof out[i].text, "rows=%d", list[i]);
+    return count;
 }
 
 /* What the masks that change scores vary with. */
@@ -166,7 +189,9 @@ static clattn_status create(clattn_plan *plan) {
     plan->state = s;
     s->columns = cla_min(cla_max(p->Dv, 1), x.dims);
     s->chunks = cla_ceil_div(cla_max(p->Dv, 1), x.dims);
-    s->rows = rows_for(p, device, &x, s->chunks);
+    int rows[CLA_VARIANTS];
+    list_rows(p, device, rows);
+    s->rows = rows[plan->variant];
     s->tiles = cla_ceil_div(p->N, s->rows);
     s->keys = x.keys;
     if (!deep)
@@ -230,6 +255,7 @@ const cla_algorithm cla_algo_fused_lanes = {.name = "fused_lanes",
                                             .unit_inner = true,
                                             .blocks = true,
                                             .pages = true,
+                                            .variants = variants,
                                             .create = create,
                                             .execute = execute,
                                             .destroy = destroy};
