@@ -251,8 +251,8 @@ Test(explain, options_are_named_with_what_they_do) {
 Test(explain, tiles_of_fused_lanes_have_the_keys_of_its_kernel) {
     clattn_context *context = NULL;
     SUCCEEDS(clattn_context_create("opencl", NULL, &context));
-    SAYS(explained(context, "n8 d128", "fused_lanes"), " queries x 64 keys, ");
-    SAYS(explained(context, "n8 d128 f16", "fused_lanes"), " queries x 48 keys, ");
+    SAYS(explained(context, "n8 d128", "fused_lanes"), " queries x 128 keys, ");
+    SAYS(explained(context, "n8 d128 f16", "fused_lanes"), " queries x 64 keys, ");
     clattn_context_destroy(context);
 }
 
