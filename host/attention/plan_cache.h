@@ -8,7 +8,7 @@
 
 /* A plan for the problem and what is asked for by name, bound to the problem's tensors and with
  * scratch, made if none is kept. Takes what the problem owns, on failure too: *problem is then empty. */
-clattn_status cla_plan_take(clattn_context *context, cla_problem *problem, const cla_asked *asked, clattn_plan **plan);
+clattn_status cla_plan_take(clattn_context *context, cla_problem *problem, const cla_asked *asked, clattn_plan **out);
 /* Back, when its work is enqueued. */
 void cla_plan_give_back(clattn_plan *plan, const cla_asked *asked);
 /* Plans kept now. */

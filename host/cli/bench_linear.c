@@ -153,7 +153,7 @@ static clattn_status run_once(clattn_context *context, const clattn_linear_args 
 /* The largest difference to the first way's result, which the first one leaves. */
 static clattn_status compare(layer *l, const clattn_buffer *y, double *worst) {
     const size_t count = (size_t)(l->m * l->n);
-    double *mine = malloc(count * sizeof *mine);
+    double *mine = malloc((count + 1) * sizeof *mine);
     clattn_status status = mine ? CLATTN_OK : CLATTN_E_MEMORY;
     *worst = 0;
     if (status == CLATTN_OK)

@@ -8,10 +8,10 @@
 
 /* linear_lanes.c: our kernels for CPU-class devices. gemv wants W's terms side by side. */
 enum { CLA_GEMV_ROWS = 8 }; /* of x, for which it is ahead of `linear` */
-clattn_status cla_linear_gemv(clattn_context *context, const cla_linear *a);
-clattn_status cla_linear_lanes(clattn_context *context, const cla_linear *a);
+clattn_status cla_linear_gemv(clattn_context *context, const cla_linear *given);
+clattn_status cla_linear_lanes(clattn_context *context, const cla_linear *given);
 /* linear_clblast.c: a product by CLBlast, and what goes around it. */
-clattn_status cla_linear_clblast(clattn_context *context, const cla_linear *a);
+clattn_status cla_linear_clblast(clattn_context *context, const cla_linear *given);
 /* linear_blas.c: the same by OpenBLAS, on the `cpu` context. Tensors have host storage. */
 clattn_status cla_linear_blas(clattn_context *context, const cla_linear *a);
 

@@ -113,7 +113,7 @@ static float activate(clattn_activation activation, float x) {
 static void finish(const cla_linear *a, const matrix *product) {
     const clattn_tensor *b = &a->bias, *y = &a->y;
     const bool has_bias = cla_present(b);
-    if (!product->scratch && !has_bias && a->activation == CLATTN_ACTIVATION_NONE)
+    if (!product->data || (!product->scratch && !has_bias && a->activation == CLATTN_ACTIVATION_NONE))
         return;
 #pragma omp parallel for if (a->M * a->N > 4096)
     for (int64_t row = 0; row < a->M; row++)

@@ -107,6 +107,7 @@ static int names_of(const cla_key *key, const char *names[MOST_FILES]) {
 static clattn_status text_of(const cla_key *key, program_text *t) {
     const char *names[MOST_FILES];
     const int files = names_of(key, names);
+    *t = (program_text){.count = 0};
     for (int i = 0; i < files; i++) {
         const char *name = names[i];
         const cla_source *s = source_named(name);

@@ -10,6 +10,7 @@
 #include "runtime/state.h"
 #include <clattn/version.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -60,11 +61,17 @@ done:
 
 /* Lines "kernel ran". */
 static void read_note(const char *note, cla_program *p) {
-    int used = 0;
-    while (p->kernel_count < CLA_PROGRAM_KERNELS &&
-           sscanf(note, "%47s %u%n", p->kernels[p->kernel_count].name, &p->kernels[p->kernel_count].ran, &used) == 2) {
-        p->kernel_count++;
-        note += used;
+    while (p->kernel_count < CLA_PROGRAM_KERNELS) {
+        const size_t length = strcspn(note, " ");
+        char *end;
+        if (length == 0 || length >= sizeof p->kernels[0].name || note[length] == '\0')
+            return;
+        const unsigned long ran = strtoul(note + length, &end, 10);
+        if (end == note + length)
+            return;
+        snprintf(p->kernels[p->kernel_count].name, sizeof p->kernels[0].name, "%.*s", (int)length, note);
+        p->kernels[p->kernel_count++].ran = (unsigned)ran;
+        note = end + strspn(end, "\n");
     }
 }
 
