@@ -51,7 +51,7 @@ static inline void prefetch_rows(__global const void *p, const long *at, int row
         __global const char *row = (__global const char *)cla_at(p, at[r] + from, type);
 #pragma nounroll
         for (long x = 0; x < bytes; x += 64)
-            PREFETCH(row + x);
+            FETCH(row + x, 0, 3);
     }
 }
 

@@ -28,7 +28,7 @@ INLINE vec some_terms(__global const void *p, long at, int count, int type) {
 
 /* What follows RB columns is most likely the next RB: their lines, one after another, while these are read. */
 INLINE void expect(__global const uchar *next, int step) {
-    EACH(i, (RB * STEP_BYTES + 63) / 64) SOON(next + (long)step * (RB * STEP_BYTES) + 64 * i, 0);
+    EACH(i, (RB * STEP_BYTES + 63) / 64) FETCH(next + (long)step * (RB * STEP_BYTES) + 64 * i, 0, 3);
 }
 
 /* s[RB][TOKENS] = products of RB columns of W, which start at w_at[], with the rows of x at x_at[]. */

@@ -19,7 +19,7 @@ INLINE void expect_row(__global void *y, long at, int type) {
 #else
     __global const uchar *p = (__global const uchar *)((__global real *)y + at);
 #endif
-    EACH(i, (NR * (int)sizeof(real) + 63) / 64) SOON(p + 64 * i, 1);
+    EACH(i, (NR * (int)sizeof(real) + 63) / 64) FETCH(p + 64 * i, 1, 3);
 }
 
 /* Terms k .. k + terms - 1 of LANES columns from n on, one by one; zeros for columns that are not there. */
@@ -90,7 +90,7 @@ INLINE void multiply(real *sums, __global const real *x, const long *at, long st
         EACH(j, NV) {
             w[j] = LOAD(j, panel);
 #if LANES == 16 /* a panel is read faster than the second cache gives it */
-            SOON(panel + 12 * NR + j * LANES, 0);
+            FETCH(panel + 12 * NR + j * LANES, 0, 3);
 #endif
         }
         EACH(r, MR) {
