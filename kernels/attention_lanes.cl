@@ -184,6 +184,9 @@ INLINE int attend(const work *w, const cla_masks *m, const outputs *out) {
     }
     for (int i = 0; !single && i < panels * W * stride; i += LANES)
         AT(0, o + i) = (vec)(R(0.0));
+    /* Of a narrow last panel one vector of scores is computed; the others are of no query, but numbers. */
+    for (int i = 0; w->rows - (panels - 1) * W <= LANES && i < (BN + SPARE) * JV; i++)
+        AT(i, P) = (vec)(R(0.0));
 #if !DEEP
     if (!single)
         transpose_queries(qt, w, 0, panels, 0, w->D);
