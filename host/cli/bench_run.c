@@ -139,25 +139,6 @@ static double allowed_difference(clattn_dtype dtype) {
     return dtype == CLATTN_F64 ? 1e-10 : dtype == CLATTN_F32 ? 1e-4 : 2e-2; /* of values in [-1, 1) */
 }
 
-/* The largest difference; infinite where one is NaN. */
-static double difference(const clattn_array *a, const clattn_array *b) {
-    double worst = 0;
-    const size_t size = clattn_dtype_size(a->dtype), count = a->bytes / size;
-    for (size_t done = 0; done < count;) {
-        double x[512], y[512];
-        const size_t n = count - done < 512 ? count - done : 512;
-        if (clattn_convert(x, CLATTN_F64, (const char *)a->data + done * size, a->dtype, n) != CLATTN_OK ||
-            clattn_convert(y, CLATTN_F64, (const char *)b->data + done * size, b->dtype, n) != CLATTN_OK)
-            return INFINITY;
-        for (size_t i = 0; i < n; i++) {
-            const double d = fabs(x[i] - y[i]);
-            worst = d > worst ? d : isnan(d) ? INFINITY : worst;
-        }
-        done += n;
-    }
-    return worst;
-}
-
 /* The result of the first algorithm of a problem. */
 typedef struct agreement {
     clattn_array o;
@@ -176,7 +157,7 @@ static bool agrees(lane *l, const placed *p, agreement *first) {
     } else if (!first->name) {
         first->name = clattn_algorithm_name(l->entry->algorithm);
     } else {
-        const double d = difference(&mine, &first->o);
+        const double d = cla_largest_difference(&mine, &first->o);
         ok = d <= allowed_difference(mine.dtype);
         snprintf(text, sizeof text, "its result is off by %.3g from that of %s", d, first->name);
         if (!ok)

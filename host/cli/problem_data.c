@@ -2,6 +2,7 @@
 #include "problem_data.h"
 
 #include "call_facts.h"
+#include <math.h>
 #include <string.h>
 
 /* splitmix64 (Steele, Lea & Flood 2014) */
@@ -193,4 +194,22 @@ void cla_problem_data_free(cla_problem_data *data) {
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         clattn_array_free(arrays[i]);
     memset(data, 0, sizeof *data);
+}
+
+double cla_largest_difference(const clattn_array *a, const clattn_array *b) {
+    double worst = 0;
+    const size_t size = clattn_dtype_size(a->dtype), count = a->bytes / size;
+    for (size_t done = 0; done < count;) {
+        double x[512], y[512];
+        const size_t n = count - done < 512 ? count - done : 512;
+        if (clattn_convert(x, CLATTN_F64, (const char *)a->data + done * size, a->dtype, n) != CLATTN_OK ||
+            clattn_convert(y, CLATTN_F64, (const char *)b->data + done * size, b->dtype, n) != CLATTN_OK)
+            return INFINITY;
+        for (size_t i = 0; i < n; i++) {
+            const double d = isnan(x[i]) && isnan(y[i]) ? 0 : fabs(x[i] - y[i]);
+            worst = d > worst ? d : isnan(d) ? INFINITY : worst;
+        }
+        done += n;
+    }
+    return worst;
 }

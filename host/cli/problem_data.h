@@ -22,4 +22,7 @@ typedef struct cla_problem_data {
 clattn_status cla_problem_data_create(const cla_problem_text *problem, uint64_t seed, cla_problem_data *data);
 void cla_problem_data_free(cla_problem_data *data);
 
+/* Between results of one type and size; infinite where one alone is NaN. */
+double cla_largest_difference(const clattn_array *a, const clattn_array *b);
+
 #endif

@@ -2,7 +2,6 @@
 #include "tune_judge.h"
 
 #include "tune_race.h"
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -55,25 +54,6 @@ static clattn_status fetch(cla_judge *judge) {
     return status;
 }
 
-/* The largest difference; infinite where one alone is NaN. */
-static double difference(const clattn_array *a, const clattn_array *b) {
-    double worst = 0;
-    const size_t size = clattn_dtype_size(a->dtype), count = a->bytes / size;
-    for (size_t done = 0; done < count;) {
-        double x[512], y[512];
-        const size_t n = count - done < 512 ? count - done : 512;
-        if (clattn_convert(x, CLATTN_F64, (const char *)a->data + done * size, a->dtype, n) != CLATTN_OK ||
-            clattn_convert(y, CLATTN_F64, (const char *)b->data + done * size, b->dtype, n) != CLATTN_OK)
-            return INFINITY;
-        for (size_t i = 0; i < n; i++) {
-            const double d = isnan(x[i]) && isnan(y[i]) ? 0 : fabs(x[i] - y[i]);
-            worst = d > worst ? d : isnan(d) ? INFINITY : worst;
-        }
-        done += n;
-    }
-    return worst;
-}
-
 static int64_t rows_to_check(const cla_judge *judge) {
     const clattn_tensor *o = &judge->data.args.o, *k = &judge->data.args.k;
     const double each = (double)k->shape[2] * (double)(k->shape[3] + o->shape[3]) + 1;
@@ -111,7 +91,7 @@ bool cla_judge_plan(cla_judge *judge, clattn_context *context, clattn_plan *plan
         judge->has_right = true;
         return true;
     }
-    const double d = difference(&judge->data.o, &judge->right);
+    const double d = cla_largest_difference(&judge->data.o, &judge->right);
     if (d <= judge->allowed)
         return true;
     *wrong = true;
