@@ -67,18 +67,6 @@ INLINE void load_queries(real *q, int stride, const work *w, int d0, int dims) {
     }
 }
 
-/* x[0][c] = sum of the lanes of x[c]. */
-INLINE void reduce_lanes(vec *x) {
-#if LANES > 8
-    EACH(i, 8) x[i] = LOW(x[i], x[i + 8]) + HIGH(x[i], x[i + 8]);
-#endif
-#if LANES > 4
-    EACH(i, 4) x[i] = LOW(x[i], x[i + 4]) + HIGH(x[i], x[i + 4]);
-#endif
-    EACH(i, 2) x[i] = LOW(x[i], x[i + 2]) + HIGH(x[i], x[i + 2]);
-    x[0] = LOW(x[0], x[1]) + HIGH(x[0], x[1]);
-}
-
 /* Products of `count` rows with LANES keys, `keys` at a time (both constants), that lie at at[], over dims; added to P
  * where `more`. */
 INLINE void score_keys(real *P, const real *q, int stride, const int count, const int keys, const work *w,

@@ -70,18 +70,6 @@ INLINE void multiply(vec s[RB][TOKENS], __global const real *x, const long *x_at
 #endif
 }
 
-/* x[0][c] = sum of the lanes of x[c]. */
-INLINE void add_lanes(vec *x) {
-#if LANES > 8
-    EACH(i, 8) x[i] = LOW(x[i], x[i + 8]) + HIGH(x[i], x[i + 8]);
-#endif
-#if LANES > 4
-    EACH(i, 4) x[i] = LOW(x[i], x[i + 4]) + HIGH(x[i], x[i + 4]);
-#endif
-    EACH(i, 2) x[i] = LOW(x[i], x[i + 2]) + HIGH(x[i], x[i + 2]);
-    x[0] = LOW(x[0], x[1]) + HIGH(x[0], x[1]);
-}
-
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void gemv(__global const real *x, __global const void *w, __global const void *b, __global void *y,
           const cla_linear_args a) {
@@ -103,7 +91,7 @@ void gemv(__global const real *x, __global const void *w, __global const void *b
         }
         take_bias(bias, b, n, LANES, &a);
         for (int t = 0; t < rows; t++) {
-            add_lanes(sums[t]);
+            reduce_lanes(sums[t]);
             STORE(sums[t][0] + LOAD(0, bias), 0, sum);
             act_lanes(sum, 1, a.act);
             store_row(sum, 1, y, row_at(m0 + t, &a, a.y_0, a.y_s0, a.y_s1, a.y_s2), n, &a);
