@@ -45,9 +45,8 @@ class Worker:
         ways = self.backend.open(s, self.mapped, self.out)
         self.ways, best = {}, None
         for name, function in ways.items():
-            seconds, result = seconds_of(function)  # with what compilers and allocators take
-            if seconds < 3:
-                seconds, result = seconds_of(function)
+            seconds_of(function)  # with what compilers and allocators take
+            seconds, result = seconds_of(function)
             if seconds < 1:
                 seconds = min(seconds, seconds_of(function)[0])
             if self.name == "clattn" or best is None or seconds < best:
