@@ -266,6 +266,13 @@ static double median(double *values, int count) {
     return count % 2 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
 }
 
+static double mean(const double *values, int count) {
+    double sum = 0;
+    for (int i = 0; i < count; i++)
+        sum += values[i];
+    return sum / count;
+}
+
 /* One timed run, or one timed call. Both come behind another algorithm's, so that caches are as cold for either. */
 static bool take_turn(lane *l, bool call) {
     double seconds;
@@ -326,6 +333,7 @@ static void finish(lane *l) {
         e->state = CLA_BENCH_MEASURED;
         e->repeats = l->runs;
         e->median_ms = median(l->run_ms, l->runs);
+        e->mean_ms = mean(l->run_ms, l->runs);
         e->min_ms = l->run_ms[0];
         e->max_ms = l->run_ms[l->runs - 1];
         e->transfers_ms = l->calls > 0 ? median(l->call_ms, l->calls) : -1;

@@ -42,7 +42,7 @@ typedef struct cla_bench_entry {
     cla_bench_state state;
     char note[256]; /* why it was not measured, or what was cut */
     double cold_ms; /* plan and first run, kernel builds included */
-    double median_ms, min_ms, max_ms;
+    double median_ms, mean_ms, min_ms, max_ms;
     double transfers_ms; /* median of one call on host arrays; negative: not measured */
     double operations, moved_bytes, gflops;
     double peak_gflops, peak_gbytes; /* the best of samples between the runs, of reading moved_bytes; 0: not measured */

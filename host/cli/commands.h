@@ -10,6 +10,7 @@ int cla_cmd_inspect(int argc, char **argv);
 int cla_cmd_check(int argc, char **argv);
 int cla_cmd_bench(int argc, char **argv);
 int cla_cmd_tune(int argc, char **argv);
+int cla_cmd_study(int argc, char **argv);
 
 /* Help texts, whole: usage line, options, examples; each ends in a newline. Defined beside the verb. */
 extern const char *const cla_help_run, *const cla_help_run_more;
@@ -18,5 +19,6 @@ extern const char *const cla_help_inspect;
 extern const char *const cla_help_check;
 extern const char *const cla_help_bench;
 extern const char *const cla_help_tune;
+extern const char *const cla_help_study;
 
 #endif

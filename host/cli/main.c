@@ -18,6 +18,7 @@ static const verb verbs[] = {
     {"check", "replay packed test cases", cla_cmd_check, &cla_help_check, NULL},
     {"bench", "time devices and algorithms against each other", cla_cmd_bench, &cla_help_bench, NULL},
     {"tune", "find and record what is fastest here", cla_cmd_tune, &cla_help_tune, NULL},
+    {"study", "the experiments of the articles, their figures beside ours", cla_cmd_study, &cla_help_study, NULL},
     {"devices", "what can compute here, and how", cla_cmd_devices, &cla_help_devices, NULL},
     {"inspect", "what is in an npy or safetensors file", cla_cmd_inspect, &cla_help_inspect, NULL},
 };

@@ -1,0 +1,92 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# clattn study: usage errors, each experiment on the cpu and on the OpenCL device, in f64 and f32, JSON, plots.
+#   study.sh CLATTN      last line: N passed, N failed; exit status 1 when something failed
+set -u
+case $1 in /*) clattn=$1 ;; *) clattn=$PWD/$1 ;; esac
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+passed=0
+failed=0
+
+ok() { passed=$((passed + 1)); }
+not_ok() {
+    failed=$((failed + 1))
+    echo "FAIL $1"
+    sed 's/^/    /' out err | head -40
+}
+
+# run STATUS NAME ARGUMENTS...: a usage error is one line on stderr, and nothing else
+run() {
+    want=$1
+    name=$2
+    shift 2
+    "$clattn" study "$@" >out 2>err
+    status=$?
+    if [ "$status" -ne "$want" ]; then
+        not_ok "$name: exit status $status, not $want"
+    elif [ "$want" -eq 2 ] && { [ "$(wc -l <err)" -ne 1 ] || [ -s out ]; }; then
+        not_ok "$name: not one line on stderr alone"
+    else
+        ok
+    fi
+}
+says() { # NAME PATTERN
+    if grep -Eq -- "$2" out err; then ok; else not_ok "$1: no line has $2"; fi
+}
+holds() { # NAME COMMAND...
+    what=$1
+    shift
+    if "$@" >/dev/null 2>&1; then ok; else not_ok "$what"; fi
+}
+
+# ---- wrong use ----
+run 2 "no name"
+run 2 "an unknown name" sdpaa
+says "an unknown name" "no experiment 'sdpaa'; did you mean sdpa\?"
+run 2 "two names" sdpa scale
+run 2 "an unknown type" sdpa --type f16
+run 2 "no time" cost --limit 0
+run 2 "too small" cost --to 100
+run 2 "a seed" scale --seed -1
+run 2 "no curves" sdpa --plot x.svg
+says "no curves" 'sdpa has no curves'
+run 2 "not an SVG" scale --plot x.png
+run 1 "no such folder" sdpa --device cpu --json nowhere/x.json
+run 1 "no such device" sdpa --device opencl:99:99
+
+# ---- what cannot be run ----
+run 1 "gradient" gradient --device cpu
+says "gradient" 'waits for the gradient of attention'
+
+# ---- each experiment ----
+devices=cpu
+"$clattn" devices | grep -q '^opencl' && devices="cpu opencl"
+for device in $devices; do
+    for type in f64 f32; do
+        for experiment in sdpa; do
+            run 0 "$experiment on $device in $type" "$experiment" --device "$device" --type "$type"
+            says "$experiment on $device in $type" "^$experiment agrees in [0-9]+ figures"
+        done
+    done
+    run 0 "scale on $device" scale --device "$device" --seed 5
+    says "scale on $device" '^scale agrees in 25 figures'
+    run 0 "cost on $device" cost --device "$device" --to 512 --json cost.json
+    says "cost on $device" 'MiB of the score matrix +1 +1 +1 +0 '
+    holds "rows of cost" grep -q '"blas_ms":' cost.json
+done
+run 0 "files" scale --device cpu --plot s.svg --json s.json
+holds "an SVG" grep -q '<svg' s.svg
+holds "JSON" grep -q '"experiment":.*"scale"' s.json
+holds "JSON's figures" [ "$(grep -c '"figure":' s.json)" -eq 25 ]
+
+# ---- all of them ----
+run 0 "all" all --device cpu --to 1024 --plot a.svg --json a.json
+says "all" '^[0-9]+ agree, 0 off, 0 failed, 1 skipped$'
+says "all says what is skipped" '^gradient is skipped: it waits'
+holds "a plot of each" [ -s a-scale.svg ] && [ -s a-cost.svg ]
+holds "JSON says what is skipped" grep -q '"skipped":' a.json
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
