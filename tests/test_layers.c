@@ -10,7 +10,8 @@
 static const struct {
     const char *folder;
     int height;
-} layers[] = {{"base", 0}, {"tensor", 1}, {"runtime", 2}, {"ref", 2}, {"io", 2}, {"ops", 3}, {"attention", 4}};
+} layers[] = {{"base", 0}, {"tensor", 1}, {"runtime", 2},   {"ref", 2},
+              {"io", 2},   {"ops", 3},    {"attention", 4}, {"modules", 5}};
 enum { LAYERS = sizeof layers / sizeof *layers };
 
 static int layer_of(const char *name, size_t length) {
@@ -82,6 +83,17 @@ static void is_public(const char *file, const char *folder, const char *name, bo
 }
 
 Test(layers, the_command_line_uses_public_headers_only) { cr_assert_gt(each_include("cli", is_public), 0); }
+
+static void is_public_or_low(const char *file, const char *folder, const char *name, bool quoted) {
+    const char *slash = strchr(name, '/');
+    const int to = quoted && slash ? layer_of(name, (size_t)(slash - name)) : -1;
+    cr_expect(!quoted || (to >= 0 && (layers[to].height <= 1 || strcmp(layers[to].folder, folder) == 0)),
+              "host/%s/%s includes \"%s\", and reaches devices through public headers only", folder, file, name);
+}
+
+Test(layers, modules_reach_devices_through_public_headers_only) {
+    cr_assert_gt(each_include("modules", is_public_or_low), 0);
+}
 
 static void knows_no_device(const char *file, const char *folder, const char *name, bool quoted) {
     (void)quoted;

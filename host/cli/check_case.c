@@ -230,6 +230,7 @@ static const struct {
                 {"sdpa_mask_1e9", cla_check_build_sdpa, true},
                 {"Attention", cla_check_build_attention, true},
                 {"RotaryEmbedding", cla_check_build_rotary, false},
+                {"mha", cla_check_build_mha, false},
                 {"clattn_run", cla_check_build_clattn_run, true}};
 
 bool cla_check_case_open(clattn_safetensors *file, const char *name, const char *description, cla_check_case *c) {

@@ -9,9 +9,11 @@
 #include <clattn/attention.h>
 #include <clattn/cache.h>
 #include <clattn/io.h>
+#include <clattn/modules.h>
 
 #define CLA_CHECK_JOBS 4
-#define CLA_CHECK_ARRAYS 40
+#define CLA_CHECK_ARRAYS 64
+#define CLA_CHECK_PARAMETERS 32
 #define CLA_CHECK_OUTPUTS 8
 #define CLA_CHECK_TEXT 256
 
@@ -28,9 +30,17 @@ typedef struct cla_check_output {
     cla_check_source source;
     const clattn_array *got, *want;
     double rtol, atol;
+    bool nan_is_finite; /* a NaN wanted is any finite number got */
 } cla_check_output;
 
-typedef struct cla_check_job {
+/* A parameter of a module, by its name in the case. */
+typedef struct cla_check_parameter {
+    const char *name;
+    const clattn_array *array;
+} cla_check_parameter;
+
+typedef struct cla_check_job cla_check_job;
+struct cla_check_job {
     clattn_dtype dtype;
     /* Tensors lie in arrays, outputs too. First the appends are made, in order; then there is attention, where q has a
      * rank, or rotary embedding. */
@@ -38,11 +48,17 @@ typedef struct cla_check_job {
     size_t append_count;
     clattn_attention_args args;
     clattn_rotary_args rotary;
+    /* Or this is called, on what it finds here: for cases without algorithms. */
+    clattn_status (*call)(clattn_context *context, const cla_check_job *job);
+    cla_check_parameter parameters[CLA_CHECK_PARAMETERS];
+    size_t parameter_count;
+    clattn_multihead_options multihead_options;
+    clattn_multihead_args multihead;
     clattn_array arrays[CLA_CHECK_ARRAYS];
     size_t array_count;
     cla_check_output outputs[CLA_CHECK_OUTPUTS];
     size_t output_count;
-} cla_check_job;
+};
 
 typedef struct cla_check_case {
     const char *name, *op;
@@ -65,6 +81,7 @@ void cla_check_case_free(cla_check_case *c);
 bool cla_check_build_sdpa(cla_check_case *c);       /* check_sdpa.c: sdpa, sdpa_weights, sdpa_mask_1e9 */
 bool cla_check_build_attention(cla_check_case *c);  /* check_onnx.c: Attention */
 bool cla_check_build_rotary(cla_check_case *c);     /* check_rotary.c: RotaryEmbedding */
+bool cla_check_build_mha(cla_check_case *c);        /* check_mha.c: mha */
 bool cla_check_build_clattn_run(cla_check_case *c); /* check_dump.c: dumps of `clattn run` */
 
 bool cla_check_error(cla_check_case *c, const char *format, ...) CLA_ARGS_PRINTF(2, 3);

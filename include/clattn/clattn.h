@@ -9,7 +9,9 @@
 #include <clattn/io.h>
 #include <clattn/lint.h>
 #include <clattn/measure.h>
+#include <clattn/modules.h>
 #include <clattn/ops.h>
+#include <clattn/parameters.h>
 #include <clattn/status.h>
 #include <clattn/tensor.h>
 #include <clattn/tune.h>

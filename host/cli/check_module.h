@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the builders of modules share: typed outputs, parameters, masks as PyTorch has them. */
+#ifndef CLA_CHECK_MODULE_H
+#define CLA_CHECK_MODULE_H
+
+#include "check_case.h"
+
+/* "out" and f64 of "out_f64"; where there is no type, `inputs`. stem has room for CLA_CHECK_TEXT bytes. */
+void cla_check_stem(const char *name, clattn_dtype inputs, char *stem, clattn_dtype *dtype);
+/* Reads those of the inputs that are named in `names` (NULL at the end) as parameters. */
+bool cla_check_read_parameters(cla_check_case *c, cla_check_job *job, const char *const *names);
+/* An optional input as a tensor; absent: rank 0. */
+bool cla_check_read_optional(cla_check_case *c, cla_check_job *job, const char *name, clattn_tensor *tensor);
+/* Whether an input is there exactly when it should be. */
+bool cla_check_agrees(cla_check_case *c, const char *input, bool wanted, const char *why);
+/* is_causal is a hint that the mask is causal: then the mask is left out where PyTorch does so, that is without
+ * padding, and without weights. */
+void cla_check_hint(clattn_module_masks *masks, bool hint, bool weights);
+
+/* What is wanted for queries that see no key (check_dead.c); has_extra: all see one. */
+bool cla_check_dead_rows(cla_check_case *c, cla_check_job *job, bool has_extra);
+
+/* On the device: parameters of a job. */
+clattn_status cla_check_parameters(clattn_context *context, const cla_check_job *job, clattn_parameters **parameters);
+
+#endif

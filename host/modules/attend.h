@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Multi-head attention inside of modules: checked weights, and a call whose tensors are [B, rows, columns]. */
+#ifndef CLA_ATTEND_H
+#define CLA_ATTEND_H
+
+#include "modules/masks.h"
+
+typedef struct cla_heads {
+    clattn_tensor packed, packed_bias;             /* [H D + Hk (D + Dv), E], or absent */
+    clattn_tensor kv, kv_bias;                     /* its rows of k and v */
+    clattn_tensor q, q_bias, k, k_bias, v, v_bias; /* [out, in] */
+    clattn_tensor out, out_bias;
+    clattn_tensor last_k, last_v; /* bias_k and bias_v: [Hk D], [Hk Dv] */
+    int64_t H, Hk, D, Dv;
+    int64_t E, kdim, vdim, columns; /* of queries, keys, values and the result */
+    int64_t extra;                  /* keys behind those of the call */
+    bool zeros, has_scale, wide;    /* wide: a weight is f64 */
+    double scale;
+    int64_t parameters;
+} cla_heads;
+
+/* `options` of which batch_second is not looked at. */
+clattn_status cla_heads_take(const clattn_multihead_weights *weights, const clattn_multihead_options *options,
+                             cla_heads *heads);
+
+/* Keys and values as they are stored: rows of [Hk D | Hk Dv]. */
+static inline int64_t cla_heads_row(const cla_heads *h) { return h->Hk * (h->D + h->Dv); }
+
+typedef struct cla_attend {
+    const char *module;              /* for messages */
+    clattn_dtype dtype;              /* of the sums, and of scratch */
+    clattn_tensor query, key, value; /* [B, N, E], [B, M, kdim], [B, M, vdim]; key absent: all keys are in the store */
+    clattn_tensor y;                 /* [B, N, columns] */
+    clattn_tensor weights;           /* [B, H|1, N, M + extra], or absent */
+    bool weights_mean;
+    clattn_tensor store; /* [B, rows, cla_heads_row], or absent: where keys and values are kept */
+    int64_t stored;      /* rows in it; those of the call are written behind them */
+    cla_masks masks;
+} cla_attend;
+
+/* Writes the projected keys and values of the call behind those that are stored. */
+clattn_status cla_attend_store(const cla_heads *heads, clattn_context *context, const cla_attend *call);
+/* The attention. Uses CLA_SLOT_WIDE and CLA_SLOT_HEADS. */
+clattn_status cla_attend_run(const cla_heads *heads, cla_scratch *scratch, const cla_attend *call);
+
+#endif

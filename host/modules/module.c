@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "modules/module.h"
+
+#include <string.h>
+
+clattn_tensor cla_lead(clattn_tensor t) {
+    if (t.rank < 1 || t.rank >= CLATTN_MAX_RANK) {
+        t.rank = -1; /* no view, and refused as such */
+        return t;
+    }
+    memmove(t.shape + 1, t.shape, (size_t)t.rank * sizeof *t.shape);
+    memmove(t.stride + 1, t.stride, (size_t)t.rank * sizeof *t.stride);
+    t.shape[0] = 1;
+    t.stride[0] = 0;
+    t.rank++;
+    return t;
+}
+
+bool cla_same_view(const clattn_tensor *a, const clattn_tensor *b) {
+    return a->buffer == b->buffer && a->host == b->host && a->offset == b->offset && a->dtype == b->dtype &&
+           cla_view_same_layout(a, b);
+}
+
+clattn_status cla_take_rows(const clattn_tensor *given, const char *module, const char *name, bool batch_second,
+                            clattn_tensor *rows) {
+    static const int swap[] = {1, 0, 2};
+    clattn_status status = CLATTN_OK;
+    char text[200];
+    CLA_CHECK(cla_present(given), CLATTN_E_ARGUMENT, "%s: %s is missing", module, name);
+    CLA_CHECK(given->rank == 2 || given->rank == 3, CLATTN_E_SHAPE, "%s: %s %s: rank %d; it is %s, or unbatched [N, E]",
+              module, name, cla_shape_text(given, text, sizeof text), given->rank,
+              batch_second ? "[N, B, E]" : "[B, N, E]");
+    if (given->rank == 2)
+        *rows = cla_lead(*given);
+    else
+        *rows = batch_second ? clattn_tensor_permute(*given, swap) : *given;
+done:
+    return status;
+}
+
+clattn_status cla_take_matrix(const clattn_tensor *given, const char *name, bool transposed, clattn_tensor *matrix) {
+    static const int turn[] = {1, 0};
+    clattn_status status = CLATTN_OK;
+    char text[200];
+    CLA_CHECK(cla_present(given), CLATTN_E_ARGUMENT, "%s: is missing", name);
+    CLA_CHECK(given->rank == 2, CLATTN_E_SHAPE, "%s %s: rank %d; it is a matrix %s", name,
+              cla_shape_text(given, text, sizeof text), given->rank, transposed ? "[in, out]" : "[out, in]");
+    CLA_CHECK(!transposed || clattn_dtype_length(given->dtype) == 1, CLATTN_E_DTYPE,
+              "%s: is %s, which packs elements of a row, and transposed; store it as [out, in]", name,
+              clattn_dtype_name(given->dtype));
+    *matrix = transposed ? clattn_tensor_permute(*given, turn) : *given;
+done:
+    return status;
+}
+
+clattn_status cla_check_vector(const clattn_tensor *given, const char *name, int64_t elements) {
+    clattn_status status = CLATTN_OK;
+    char text[200];
+    CLA_CHECK(!cla_present(given) || (given->rank == 1 && given->shape[0] == elements), CLATTN_E_SHAPE,
+              "%s %s: should be [%lld]", name, cla_shape_text(given, text, sizeof text), (long long)elements);
+done:
+    return status;
+}
+
+int64_t cla_count_of(const clattn_tensor *t) { return cla_present(t) ? clattn_tensor_elements(t) : 0; }

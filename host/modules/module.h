@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What modules share: views of arguments, and the type of sums. */
+#ifndef CLA_MODULE_H
+#define CLA_MODULE_H
+
+#include "base/error.h"
+#include "tensor/view.h"
+
+/* [1, ...] before a tensor. */
+clattn_tensor cla_lead(clattn_tensor t);
+/* The same place, layout and type. */
+bool cla_same_view(const clattn_tensor *a, const clattn_tensor *b);
+/* [B, N, E] of a tensor [N, E], [B, N, E] or, with batch_second, [N, B, E]. `module` and `name` are for the message. */
+clattn_status cla_take_rows(const clattn_tensor *given, const char *module, const char *name, bool batch_second,
+                            clattn_tensor *rows);
+/* Whether `t` is there and of the type f64. */
+static inline bool cla_is_wide(const clattn_tensor *t) { return t->rank > 0 && t->dtype == CLATTN_F64; }
+/* A matrix as [out, in]. */
+clattn_status cla_take_matrix(const clattn_tensor *given, const char *name, bool transposed, clattn_tensor *matrix);
+/* Whether an optional vector has so many elements. */
+clattn_status cla_check_vector(const clattn_tensor *given, const char *name, int64_t elements);
+/* Elements of a tensor that may be absent. */
+int64_t cla_count_of(const clattn_tensor *t);
+
+#endif
