@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Figures of `clattn study`: what counts as off, and what the files and the tensors that lie in the program hold. */
-#include "study.h"
+#include "study_reference.h"
+#include "study_weights.h"
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdlib.h>
 
 /* Of study_cost.c, which is not linked. */
 void cla_cost_free(struct cla_cost *cost) { cr_assert_null(cost); }
@@ -58,4 +60,40 @@ Test(study, tensors_lie_in_the_program) {
     cr_expect(view.rank == 4 && view.shape[0] == 1 && view.shape[1] == 1 && view.shape[2] == 5 && view.shape[3] == 8);
     cr_expect_null(cla_study_stored(&s, "no/such"));
     cla_study_free(&s);
+}
+
+enum { E = 16, HEADS = 4, INNER = 24, BATCH = 2, ROWS = 5, MEMORY = 7 };
+
+/* Both layers of a batch of two against what PyTorch gave in f64, of which the reference knows nothing. */
+static void reference_is(bool decoder, const char *set, const char *x_name, const char *y_name) {
+    cla_study s = {.name = "test"};
+    cla_weights *w = calloc(1, sizeof *w);
+    cr_assert(w && cla_weights_stored(&s, set, "layer.", decoder, w));
+    const cla_reference r = {.weights = w->named, .count = w->count, .E = E, .H = HEADS, .F = INNER};
+    const clattn_array *x = cla_study_stored(&s, x_name), *y = cla_study_stored(&s, y_name),
+                       *memory = decoder ? cla_study_stored(&s, "dec_post_relu/memory") : NULL;
+    cr_assert(x && y && (!decoder || memory));
+    for (size_t b = 0; b < BATCH; b++) {
+        double *rows = (double *)x->data + b * ROWS * E;
+        cr_assert(decoder ? cla_reference_decoder_layer(&r, "layer.", rows, ROWS,
+                                                        (const double *)memory->data + b * MEMORY * E, MEMORY)
+                          : cla_reference_encoder_layer(&r, "layer.", rows, ROWS));
+    }
+    cr_expect_lt(cla_study_difference(x, y), 1e-13);
+    cla_study_free(&s);
+    free(w);
+}
+
+Test(study, the_reference_encoder_layer_is_pytorchs) {
+    reference_is(false, "enc_post_relu", "enc_post_relu/src", "enc_post_relu/out_f64");
+}
+
+Test(study, the_reference_decoder_layer_is_pytorchs) {
+    reference_is(true, "dec_post_relu", "dec_post_relu/tgt", "dec_post_relu/out_f64");
+}
+
+Test(study, a_missing_weight_is_said) {
+    const cla_reference r = {.E = E, .H = HEADS, .F = INNER};
+    double x[E] = {0};
+    cr_expect_not(cla_reference_encoder_layer(&r, "layer.", x, 1));
 }

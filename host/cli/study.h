@@ -47,7 +47,11 @@ typedef struct cla_experiment {
 int cla_study_sdpa(cla_study *study);
 int cla_study_batched(cla_study *study);
 int cla_study_scale(cla_study *study);
+int cla_study_heads(cla_study *study);
+int cla_study_order(cla_study *study);
+int cla_study_causal(cla_study *study);
 int cla_study_cost(cla_study *study);
+int cla_study_stack(cla_study *study);
 int cla_study_gradient(cla_study *study);
 int cla_study_plot_scale(const cla_study *study, const char *path);
 int cla_study_plot_cost(const cla_study *study, const char *path);
@@ -71,9 +75,11 @@ void cla_cost_free(struct cla_cost *cost); /* NULL is allowed */
 
 /* ---- arrays, freed with the study; NULL: none, and a line was printed ---- */
 
-/* A stored tensor, such as "s000_sdpa/Q"; floats become the type that is computed in. */
+/* A stored tensor, such as "s000_sdpa/Q"; floats become dtype. */
+clattn_array *cla_study_tensor(cla_study *study, const char *name, clattn_dtype dtype);
+/* The same, floats in the type that is computed in. */
 clattn_array *cla_study_input(cla_study *study, const char *name);
-/* The same with floats in f64: what is wanted. */
+/* The same, floats in f64: what is wanted. */
 clattn_array *cla_study_stored(cla_study *study, const char *name);
 /* Zeros. */
 clattn_array *cla_study_new(cla_study *study, clattn_dtype dtype, int rank, const int64_t *shape);
@@ -81,8 +87,11 @@ clattn_array *cla_study_new(cla_study *study, clattn_dtype dtype, int rank, cons
 /* A view of rank 4: axes of 1 in front. */
 clattn_tensor cla_study_view(const clattn_array *array);
 double cla_study_at(const clattn_array *array, size_t i);
-/* Largest |a - b|; infinite where sizes differ or one alone is NaN. */
+/* Largest |a - b|; infinite where sizes differ or one is NaN. */
 double cla_study_difference(const clattn_array *a, const clattn_array *b);
+/* The same of so many elements from first_a and first_b on. */
+double cla_study_part_difference(const clattn_array *a, size_t first_a, const clattn_array *b, size_t first_b,
+                                 size_t count);
 
 /* The library's last error as this experiment's; returns the exit status. */
 int cla_study_fail(const cla_study *study, clattn_status status);

@@ -32,7 +32,7 @@ clattn_array *cla_study_new(cla_study *study, clattn_dtype dtype, int rank, cons
 
 static bool is_float(clattn_dtype dtype) { return dtype == CLATTN_F64 || dtype == CLATTN_F32; }
 
-static clattn_array *load(cla_study *study, const char *name, clattn_dtype dtype) {
+clattn_array *cla_study_tensor(cla_study *study, const char *name, clattn_dtype dtype) {
     clattn_array *a = add(study), stored = {0};
     if (!a || !cla_study_load(name, &stored))
         return NULL;
@@ -47,9 +47,11 @@ static clattn_array *load(cla_study *study, const char *name, clattn_dtype dtype
     return status == CLATTN_OK ? a : NULL;
 }
 
-clattn_array *cla_study_input(cla_study *study, const char *name) { return load(study, name, study->dtype); }
+clattn_array *cla_study_input(cla_study *study, const char *name) {
+    return cla_study_tensor(study, name, study->dtype);
+}
 
-clattn_array *cla_study_stored(cla_study *study, const char *name) { return load(study, name, CLATTN_F64); }
+clattn_array *cla_study_stored(cla_study *study, const char *name) { return cla_study_tensor(study, name, CLATTN_F64); }
 
 clattn_tensor cla_study_view(const clattn_array *array) {
     int64_t shape[4] = {1, 1, 1, 1};
@@ -71,18 +73,21 @@ static size_t elements(const clattn_array *a) {
     return n;
 }
 
-double cla_study_difference(const clattn_array *a, const clattn_array *b) {
-    const size_t n = elements(a);
+double cla_study_part_difference(const clattn_array *a, size_t first_a, const clattn_array *b, size_t first_b,
+                                 size_t count) {
     double most = 0;
-    if (elements(b) != n)
-        return INFINITY;
-    for (size_t i = 0; i < n; i++) {
-        const double x = cla_study_at(a, i), y = cla_study_at(b, i), d = fabs(x - y);
-        if (isnan(d) && !(isnan(x) && isnan(y)))
+    for (size_t i = 0; i < count; i++) {
+        const double d = fabs(cla_study_at(a, first_a + i) - cla_study_at(b, first_b + i));
+        if (isnan(d))
             return INFINITY;
         most = d > most ? d : most;
     }
     return most;
+}
+
+double cla_study_difference(const clattn_array *a, const clattn_array *b) {
+    const size_t n = elements(a);
+    return elements(b) == n ? cla_study_part_difference(a, 0, b, 0, n) : INFINITY;
 }
 
 int cla_study_fail(const cla_study *study, clattn_status status) {
