@@ -37,3 +37,17 @@ void cla_str_free(cla_str *s) {
     cla_free(s->text);
     *s = (cla_str){0};
 }
+
+size_t cla_utf8_bytes(const unsigned char *p, size_t left) {
+    const size_t n = p[0] < 0x80 ? 1 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : 4;
+    if (n == 1)
+        return 1;
+    if (p[0] < 0xc2 || p[0] > 0xf4 || left < n)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    const bool longer_than_needed = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
+    const bool surrogate = p[0] == 0xed && p[1] > 0x9f, above_unicode = p[0] == 0xf4 && p[1] > 0x8f;
+    return longer_than_needed || surrogate || above_unicode ? 0 : n;
+}

@@ -33,21 +33,6 @@ static void skip_space(scanner *s) {
         ;
 }
 
-/* Bytes of the UTF-8 sequence at p, of which `left` are there; 0 when it is none (RFC 3629, so no surrogates). */
-static size_t utf8_bytes(const unsigned char *p, size_t left) {
-    const size_t n = p[0] < 0x80 ? 1 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : 4;
-    if (n == 1)
-        return 1;
-    if (p[0] < 0xc2 || p[0] > 0xf4 || left < n)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    const bool longer_than_needed = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
-    const bool surrogate = p[0] == 0xed && p[1] > 0x9f, above_unicode = p[0] == 0xf4 && p[1] > 0x8f;
-    return longer_than_needed || surrogate || above_unicode ? 0 : n;
-}
-
 static bool scan_hex(scanner *s, unsigned *code) {
     *code = 0;
     for (int i = 0; i < 4; i++, s->at++) {
@@ -96,7 +81,7 @@ static bool scan_string(scanner *s) {
                 return false;
             continue;
         }
-        const size_t n = utf8_bytes(s->text + s->at, s->length - s->at);
+        const size_t n = cla_utf8_bytes(s->text + s->at, s->length - s->at);
         if (n == 0)
             return fail(s, "UTF-8");
         s->at += n;
@@ -178,7 +163,7 @@ clattn_status cla_json_scan(const char *path, const char *text, size_t length) {
 bool cla_json_append(cla_str *s, const char *text) {
     const size_t length = strlen(text);
     for (size_t i = 0, n; i < length; i += n) {
-        n = utf8_bytes((const unsigned char *)text + i, length - i);
+        n = cla_utf8_bytes((const unsigned char *)text + i, length - i);
         if (n == 0)
             return false;
     }

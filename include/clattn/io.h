@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensor files: npy and safetensors. Readers check every length against the file's size before they allocate;
+/* Tensor files: npy, safetensors and GGUF. Readers check every length against the file's size before they allocate;
  * writers write to a temporary name in the same folder and rename, so that no half file is ever seen and a failure
  * leaves the old file as it was. What is not known is an error, and so are bytes before or after the data.
  * Out-arrays are overwritten, not freed, and are zeroed when the call fails. Messages name the file and the numbers. */
@@ -81,6 +81,82 @@ typedef struct clattn_metadata_pair {
  *         CLATTN_E_IO, CLATTN_E_MEMORY. */
 CLATTN_API clattn_status clattn_safetensors_write(const char *path, const clattn_named_array *arrays, size_t count,
                                                   const clattn_metadata_pair *metadata, size_t metadata_count);
+
+/* ---- GGUF ---- */
+
+/* The numbers are those of the format. */
+typedef enum clattn_gguf_type {
+    CLATTN_GGUF_U8 = 0,
+    CLATTN_GGUF_I8,
+    CLATTN_GGUF_U16,
+    CLATTN_GGUF_I16,
+    CLATTN_GGUF_U32,
+    CLATTN_GGUF_I32,
+    CLATTN_GGUF_F32,
+    CLATTN_GGUF_BOOL,
+    CLATTN_GGUF_STRING,
+    CLATTN_GGUF_U64 = 10, /* 9 are arrays: is_array below */
+    CLATTN_GGUF_I64,
+    CLATTN_GGUF_F64
+} clattn_gguf_type;
+/* "u32", "string"; "?" for a number that is no type. */
+CLATTN_API const char *clattn_gguf_type_name(clattn_gguf_type type);
+
+typedef struct clattn_gguf_value {
+    const char *key;
+    clattn_gguf_type type; /* of the value, or of each element */
+    bool is_array;
+    size_t count; /* elements; 1 where it is no array */
+} clattn_gguf_value;
+
+typedef struct clattn_gguf_string {
+    const char *text; /* ends in 0; any bytes, as vocabularies hold them */
+    size_t length;
+} clattn_gguf_string;
+
+typedef struct clattn_gguf clattn_gguf;
+/* The same fields; dtype_text is ggml's: "Q4_1". Readable are F32 F64 F16 BF16 I32 I64 Q8_0 Q4_0 Q4_1. The shape is in
+ * clattn's order, rows first: that of the file reversed. */
+typedef clattn_safetensors_entry clattn_gguf_entry;
+
+/* GGUF versions 2 and 3, little endian. Opens, and checks all but the data: lengths and counts against the file's size,
+ * keys and names (UTF-8, no duplicates), types, shapes of whole blocks, offsets that are aligned and follow one another
+ * without holes, at most 4 axes, no arrays of arrays, 256 MiB before the data.
+ * Metadata stays in memory, the data in the file until a tensor is read. An open file may be read by several threads.
+ * Errors  CLATTN_E_IO, CLATTN_E_FORMAT, CLATTN_E_MEMORY.
+ * Source  github.com/ggml-org/ggml, docs/gguf.md. */
+CLATTN_API clattn_status clattn_gguf_open(const char *path, clattn_gguf **file);
+CLATTN_API void clattn_gguf_close(clattn_gguf *file); /* NULL is allowed */
+CLATTN_API size_t clattn_gguf_count(const clattn_gguf *file);
+/* Entries in the order of the file; texts live as long as the file is open. false past the end. */
+CLATTN_API bool clattn_gguf_entry_at(const clattn_gguf *file, size_t index, clattn_gguf_entry *entry);
+/* index may be NULL. */
+CLATTN_API bool clattn_gguf_find(const clattn_gguf *file, const char *name, size_t *index);
+/* Blocks come as they are stored: array->dtype is CLATTN_Q4_1 and so on.
+ * Errors  CLATTN_E_ARGUMENT (no such tensor: the message lists near names), CLATTN_E_DTYPE (not readable),
+ *         CLATTN_E_IO (the file was cut since it was opened), CLATTN_E_MEMORY. */
+CLATTN_API clattn_status clattn_gguf_read(clattn_gguf *file, const char *name, clattn_array *array);
+
+/* Metadata, in the order of the file. false past the end, or where there is no such key; index may be NULL. */
+CLATTN_API size_t clattn_gguf_metadata_count(const clattn_gguf *file);
+CLATTN_API bool clattn_gguf_metadata_at(const clattn_gguf *file, size_t index, clattn_gguf_value *value);
+CLATTN_API bool clattn_gguf_metadata_find(const clattn_gguf *file, const char *key, size_t *index);
+/* One value: of any integer type or bool; of any type of numbers; a text without bytes 0, which lives as long as the
+ * file is open.
+ * Errors  CLATTN_E_ARGUMENT (no such key: the message lists near ones), CLATTN_E_DTYPE (of another type, or an array),
+ *         CLATTN_E_LIMIT (above INT64_MAX), CLATTN_E_FORMAT (a byte 0 in a text). *out is then 0, or NULL. */
+CLATTN_API clattn_status clattn_gguf_integer(const clattn_gguf *file, const char *key, int64_t *out);
+CLATTN_API clattn_status clattn_gguf_number(const clattn_gguf *file, const char *key, double *out);
+CLATTN_API clattn_status clattn_gguf_text(const clattn_gguf *file, const char *key, const char **out);
+/* An array: its texts, which live as long as the file is open; or its numbers as i64 (integers, bool) or f64, to be
+ * freed.
+ * Errors  CLATTN_E_ARGUMENT (no such key), CLATTN_E_DTYPE (of another type, or no array), CLATTN_E_LIMIT (above
+ *         INT64_MAX), CLATTN_E_MEMORY. */
+CLATTN_API clattn_status clattn_gguf_strings(const clattn_gguf *file, const char *key, const clattn_gguf_string **out,
+                                             size_t *count);
+CLATTN_API clattn_status clattn_gguf_numbers(const clattn_gguf *file, const char *key, clattn_array *array);
+
+/* ---- npy or safetensors by name ---- */
 
 /* Reads "X.npy" or "FILE.safetensors:NAME", split at the first ".safetensors:": both parts may hold more colons.
  * A safetensors file with a single tensor needs no NAME. */

@@ -90,6 +90,13 @@ good "inspect safetensors" inspect "$torch"
 same "inspect safetensors: the count" "$(tail -n 1 "$work/stdout")" "1042 tensors, 131 metadata keys"
 good "inspect npy" inspect eye4.npy
 same "inspect npy: type and shape" "$(cat "$work/stdout")" "f32  [4, 4]  64 bytes"
+printf 'GGUF\3\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0n.x\4\0\0\0\7\0\0\0\1\0\0\0\0\0\0\0t\1\0\0\0\2\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0' >two.gguf
+head -c 28 /dev/zero >>two.gguf
+good "inspect gguf" inspect two.gguf
+same "inspect gguf: tensor, metadata, counts" "$(tr -s '\n ' ' ' <"$work/stdout")" \
+    "t f16 [2] 4 bytes metadata n.x: u32 7 1 tensor, 1 metadata key "
+head -c 98 two.gguf >cut.gguf
+bad "inspect gguf, cut" 2 'cut.gguf: .*4 bytes' inspect cut.gguf
 bad "inspect, missing" 2 'nothere.npy' inspect nothere.npy
 bad "inspect, broken" 2 'broken.npy' inspect broken.npy
 bad "inspect, no file" 2 'needs a file' inspect
