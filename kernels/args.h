@@ -26,6 +26,7 @@ typedef struct cla_span {
 #define CLA_F64 1
 #define CLA_F16 2
 #define CLA_BF16 3
+#define CLA_I64 5
 #define CLA_U8 6
 #define CLA_BOOL 7
 #define CLA_Q8_0 8 /* blocks of 32: f16 scale, 32 int8 */
@@ -191,6 +192,73 @@ typedef struct cla_linear_args {
     cl_int has_bias;
     cl_int x_type, w_type, b_type, y_type;
 } cla_linear_args;
+
+/* How a row of a tensor is read; see axes.clh. */
+#define CLA_ROW_ABSENT 0
+#define CLA_ROW_LANES 1  /* side by side */
+#define CLA_ROW_ONE 2    /* one number for all of the row */
+#define CLA_ROW_GATHER 3 /* element by element */
+
+/* Axes that tensors share, and a tensor over them: strides 0 where it broadcasts. Those up to `outer` count rows, those
+ * up to `count` run along one. */
+#define CLA_MOST_AXES 8
+typedef struct cla_axes {
+    cl_int n[CLA_MOST_AXES];
+    cl_long rows;
+    cl_int outer, count;
+    cl_int length, pad; /* of a row */
+} cla_axes;
+typedef struct cla_axes_tensor {
+    cl_long s[CLA_MOST_AXES];
+    cl_long first;
+    cl_int type, how; /* how: a CLA_ROW */
+} cla_axes_tensor;
+
+/* LayerNorm and RMSNorm; see rows.cl. */
+typedef struct cla_norm_args {
+    cla_axes_tensor x, residual, weight, bias, y, sum, mean, inv_std;
+    cla_axes axes;
+    cl_long epsilon_bits; /* as double, for f64 */
+    cl_int rows, rms;     /* rows of a work-group */
+    cl_float epsilon;
+    cl_int pad;
+} cla_norm_args;
+
+/* Softmax along rows; see rows.cl. */
+typedef struct cla_soft_args {
+    cla_axes_tensor x, y;
+    cla_axes axes;
+    cl_int rows, pad;
+} cla_soft_args;
+
+/* y = act(x), or with `other`; see pointwise.cl. */
+#define CLA_WITH_NONE 0
+#define CLA_WITH_PRODUCT 1
+#define CLA_WITH_SUM 2
+typedef struct cla_point_args {
+    cla_axes_tensor x, other, y;
+    cla_axes axes;
+    cl_int chunk;     /* elements of a work-item */
+    cl_int act, with; /* a CLA_ACT, a CLA_WITH */
+    cl_int pad;
+} cla_point_args;
+
+/* Rows of a table; see tokens.cl. */
+typedef struct cla_embed_args {
+    cla_axes_tensor table, ids, add, y; /* strides of the table: of its rows, of its columns */
+    cla_axes axes;
+    cl_long entries; /* rows of the table */
+    cl_long scale_bits;
+    cl_int rows; /* of a work-group */
+    cl_float scale;
+} cla_embed_args;
+
+/* Means of rows; see tokens.cl. */
+typedef struct cla_pool_args {
+    cla_axes_tensor x, y; /* strides of x: of batches, of columns; then of rows */
+    cla_axes axes;        /* [B, E] */
+    cl_int normalise, pad;
+} cla_pool_args;
 
 /* Strided copy or fill over [n0, n1, n2, n3], innermost last. */
 typedef struct cla_copy_args {

@@ -26,6 +26,14 @@ keys=(
     "gemv.cl LANES=4 STAGED=1 STORAGE=2 TOKENS=4"
     "linear_parts.cl LANES=8 STAGED=1 WG=1"
     "linear_parts.cl LANES=4 STAGED=1 WG=64"
+    "rows.cl LANES=16 STAGED=1 WG=1"
+    "rows.cl LANES=8 STAGED=0 WG=1"
+    "rows.cl LANES=4 STAGED=1 WG=64"
+    "pointwise.cl LANES=16 STAGED=0 WG=1"
+    "pointwise.cl LANES=8 STAGED=1 WG=1"
+    "pointwise.cl LANES=4 STAGED=1 WG=64"
+    "tokens.cl LANES=16 STAGED=1 WG=1"
+    "tokens.cl LANES=4 STAGED=1 WG=64"
     "weights.cl LANES=16 STAGED=1 WG=1 TQ=48 TK=64 DS=64 RQ=6 RV=4"
     "weights.cl LANES=4 STAGED=1 WG=64 TQ=32 TK=32 DS=32 RQ=4 RV=1"
     "weights.cl LANES=4 STAGED=1 WG=1 TQ=12 TK=32 DS=16 RQ=6 RV=2"
@@ -58,6 +66,8 @@ helper_of() { # FILE: the .clh files before it, as the host's key names it
     attention_lanes.cl) echo lanes.clh lanes_tile.clh ;;
     attention_split.cl | weights.cl) echo lanes.clh ;;
     linear.cl | gemv.cl | linear_parts.cl) echo lanes.clh act.clh linear.clh ;;
+    rows.cl | tokens.cl) echo lanes.clh axes.clh ;;
+    pointwise.cl) echo lanes.clh axes.clh act.clh ;;
     esac
 }
 
