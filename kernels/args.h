@@ -29,8 +29,9 @@ typedef struct cla_span {
 #define CLA_I64 5
 #define CLA_U8 6
 #define CLA_BOOL 7
-#define CLA_Q8_0 8 /* blocks of 32: f16 scale, 32 int8 */
-#define CLA_Q4_0 9 /* blocks of 32: f16 scale, 32 nibbles from -8; the first 16 are the low ones */
+#define CLA_Q8_0 8  /* blocks of 32: f16 scale, 32 int8 */
+#define CLA_Q4_0 9  /* blocks of 32: f16 scale, 32 nibbles from -8; the first 16 are the low ones */
+#define CLA_Q4_1 10 /* blocks of 32: f16 scale d, f16 minimum m, 32 nibbles q: q d + m */
 
 /* Masks: which keys a query sees, and what is added to its scores. Absent tensors have strides 0. */
 typedef struct cla_mask_args {

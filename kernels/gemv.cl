@@ -46,11 +46,17 @@ INLINE void multiply(vec s[RB][TOKENS], __global const real *x, const long *x_at
             const vec scale = (vec)(half_at(row[r] + at));
             vec q[32 / LANES];
             EACH(c, 32 / LANES) q[c] = quants_of(row[r] + at, c, STORAGE);
+#if STORAGE == CLA_Q4_1
+            const vec least = (vec)(half_at(row[r] + at + 2));
+            EACH(c, 32 / LANES) q[c] = fma(scale, q[c], least);
+            EACH(t, TOKENS) EACH(c, 32 / LANES) s[r][t] = fma(q[c], LOAD(c, x + x_at[t] + k), s[r][t]);
+#else
             EACH(t, TOKENS) {
                 vec sum = (vec)(R(0.0));
                 EACH(c, 32 / LANES) sum = fma(q[c], LOAD(c, x + x_at[t] + k), sum);
                 s[r][t] = fma(scale, sum, s[r][t]);
             }
+#endif
         }
     }
 #else

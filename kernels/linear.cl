@@ -40,13 +40,17 @@ INLINE int take_rows(real *to, __global const void *w, const cla_linear_args *a,
     if (a->w_type >= CLA_Q8_0) {
         const int bytes = BLOCK_BYTES(a->w_type);
         for (; k < terms; k += 32) {
-            real scale[LANES];
-            EACH(i, LANES) scale[i] = half_at((__global const uchar *)w + ((at[i] + k) >> 5) * bytes);
+            real scale[LANES], least[LANES];
+            EACH(i, LANES) {
+                __global const uchar *block = (__global const uchar *)w + ((at[i] + k) >> 5) * bytes;
+                scale[i] = half_at(block);
+                least[i] = a->w_type == CLA_Q4_1 ? half_at(block + 2) : R(0.0);
+            }
             for (int c = 0; c < 32 / LANES; c++) {
                 vec x[LANES];
                 EACH(i, LANES) {
                     __global const uchar *block = (__global const uchar *)w + ((at[i] + k) >> 5) * bytes;
-                    x[i] = scale[i] * quants_of(block, c, a->w_type);
+                    x[i] = fma((vec)(scale[i]), quants_of(block, c, a->w_type), (vec)(least[i]));
                 }
                 transpose(x);
                 EACH(i, LANES) STORE(x[i], 0, to + (k + c * LANES + i) * NR);

@@ -41,9 +41,10 @@ static double in_block(clattn_dtype dtype, const unsigned char *array, int64_t a
         const int number = bytes[2 + i] < 128 ? bytes[2 + i] : bytes[2 + i] - 256;
         return half(bytes) * number;
     }
-    const unsigned char *bytes = array + block * 18;
-    const int nibble = i < 16 ? bytes[2 + i] & 15 : bytes[2 + i - 16] >> 4;
-    return half(bytes) * (nibble - 8);
+    const int before = dtype == CLATTN_Q4_0 ? 2 : 4;
+    const unsigned char *bytes = array + block * (before + 16);
+    const int nibble = i < 16 ? bytes[before + i] & 15 : bytes[before + i - 16] >> 4;
+    return dtype == CLATTN_Q4_0 ? half(bytes) * (nibble - 8) : half(bytes) * nibble + half(bytes + 2);
 }
 
 double oracle_decode(clattn_dtype dtype, const void *array, int64_t at) {

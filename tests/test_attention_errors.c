@@ -93,10 +93,13 @@ Test(attention_errors, types_that_attention_does_not_take_are_named) {
     refused(args, CLATTN_E_DTYPE, "k: is i32; attention takes f32, f64, f16 and bf16: convert it");
     args = valid();
     args.q = clattn_tensor_host(room, CLATTN_Q8_0, 4, blocks);
-    refused(args, CLATTN_E_DTYPE, "q: is q8_0; attention takes f32, f64, f16 and bf16, and quantised types as k and v");
+    refused(args, CLATTN_E_DTYPE, "q: is q8_0; attention takes f32, f64, f16 and bf16, and q8_0 and q4_0 as k and v");
+    args = valid();
+    args.k = clattn_tensor_host(room, CLATTN_Q4_1, 4, blocks);
+    refused(args, CLATTN_E_DTYPE, "k: is q4_1; attention takes f32, f64, f16 and bf16, and q8_0 and q4_0 as k and v");
     args = valid();
     args.o = clattn_tensor_host(out, CLATTN_Q4_0, 4, blocks);
-    refused(args, CLATTN_E_DTYPE, "o: is q4_0; attention takes f32, f64, f16 and bf16, and quantised types as k and v");
+    refused(args, CLATTN_E_DTYPE, "o: is q4_0; attention takes f32, f64, f16 and bf16, and q8_0 and q4_0 as k and v");
     args = valid();
     args.q.dtype = (clattn_dtype)31;
     refused(args, CLATTN_E_DTYPE, "q: 31 is no dtype");

@@ -255,6 +255,7 @@ Test(cache, pages_get_what_one_piece_gets) {
 Test(cache, what_does_not_fit_is_refused_before_anything_is_written) {
     float rows[2 * 2 * 4] = {0}, k_cache[2 * 5 * 4], v_cache[2 * 5 * 4];
     const int64_t new_shape[] = {2, 1, 2, 4}, cache_shape[] = {2, 1, 5, 4}, pool_shape[] = {4, 1, 2, 4};
+    const int64_t blocks[] = {2, 1, 5, 32};
     const int64_t other[] = {2, 1, 5, 3}, wide[] = {2, 2, 5, 2}, fit[] = {3, 0}, over[] = {1, 4}, minus[] = {0, -1};
     const int64_t many[] = {2, 3}, two[] = {1, 2};
     const int32_t outside[] = {0, 1, 2, 4}, twice[] = {0, 3, 1, 3}, good_table[] = {0, 1, 2, 3};
@@ -289,6 +290,8 @@ Test(cache, what_does_not_fit_is_refused_before_anything_is_written) {
         REFUSED(a.v_cache = clattn_tensor_host(k_cache + 1, CLATTN_F32, 4, cache_shape), CLATTN_E_ARGUMENT,
                 "v_cache: lies over k_cache");
         REFUSED(a.k_cache.dtype = CLATTN_Q8_0, CLATTN_E_SHAPE, "k_cache: q8_0 is in blocks of 32");
+        REFUSED(a.k_cache = clattn_tensor_host(k_cache, CLATTN_Q4_1, 4, blocks), CLATTN_E_DTYPE,
+                "k_cache: is q4_1; here it is f32, f64, f16 or bf16, q8_0 or q4_0");
         REFUSED(a.k_cache.dtype = CLATTN_I32, CLATTN_E_DTYPE, "k_cache: is i32");
         REFUSED(a.table_pages = 2, CLATTN_E_ARGUMENT, "block_table: is NULL, and table_pages 2");
         const clattn_tensor pool = clattn_tensor_host(k_cache, CLATTN_F32, 4, pool_shape);

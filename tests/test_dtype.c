@@ -144,9 +144,9 @@ Test(dtype, sizes_and_names) {
     cr_expect_str_eq(clattn_dtype_name(name), text);
     CLATTN_DTYPE_LIST(DTYPE)
 #undef DTYPE
-    cr_expect_eq(clattn_dtype_size((clattn_dtype)10), 0);
-    cr_expect_eq(clattn_dtype_length((clattn_dtype)10), 0);
-    cr_expect_eq(clattn_dtype_bytes((clattn_dtype)10, 32), 0);
+    cr_expect_eq(clattn_dtype_size((clattn_dtype)11), 0);
+    cr_expect_eq(clattn_dtype_length((clattn_dtype)11), 0);
+    cr_expect_eq(clattn_dtype_bytes((clattn_dtype)11, 32), 0);
     cr_expect_eq(clattn_dtype_bytes(CLATTN_F64, SIZE_MAX), 0);
     cr_expect_eq(clattn_dtype_size((clattn_dtype)-1), 0);
     cr_expect_str_eq(clattn_dtype_name((clattn_dtype)77), "?");
@@ -157,5 +157,5 @@ Test(dtype, nothing_to_convert_needs_no_arrays_and_bad_arguments_are_refused) {
     SUCCEEDS(clattn_convert(NULL, CLATTN_F32, NULL, CLATTN_F64, 0));
     FAILS(clattn_convert(NULL, CLATTN_F32, &x, CLATTN_F32, 1), CLATTN_E_ARGUMENT, "to is NULL, with 1 elements");
     FAILS(clattn_convert(&x, CLATTN_F32, NULL, CLATTN_F32, 3), CLATTN_E_ARGUMENT, "from is NULL, with 3 elements");
-    FAILS(clattn_convert(&x, (clattn_dtype)10, &x, CLATTN_F32, 1), CLATTN_E_DTYPE, "0 to 10");
+    FAILS(clattn_convert(&x, (clattn_dtype)11, &x, CLATTN_F32, 1), CLATTN_E_DTYPE, "0 to 11");
 }

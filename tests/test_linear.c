@@ -239,21 +239,21 @@ Test(linear, any_strides) {
 }
 
 Test(linear, storage_types) {
-    static const clattn_dtype weights[] = {CLATTN_F16, CLATTN_BF16, CLATTN_Q8_0, CLATTN_Q4_0, CLATTN_F32};
+    static const clattn_dtype weights[] = {CLATTN_F16, CLATTN_BF16, CLATTN_Q8_0, CLATTN_Q4_0, CLATTN_F32, CLATTN_Q4_1};
     static const clattn_dtype types[] = {CLATTN_F32, CLATTN_F16, CLATTN_BF16};
     static const int64_t rows[] = {1, 2, 4, 7, 37};
-    linear_case cases[5 * 5 * 3] = {{0}};
-    for (int i = 0; i < 75; i++)
+    linear_case cases[5 * 6 * 3] = {{0}};
+    for (int i = 0; i < 90; i++)
         cases[i] = (linear_case){.n2 = rows[i % 5],
                                  .N = 29,
                                  .K = i % 2 ? 96 : 64,
                                  .bias = true,
                                  .activation = i % 7 ? CLATTN_ACTIVATION_NONE : CLATTN_ACTIVATION_GELU,
                                  .w = i % 4 == 1 ? PADDED : DENSE,
-                                 .x_type = types[i / 25],
-                                 .w_type = weights[i / 5 % 5],
+                                 .x_type = types[i / 30],
+                                 .w_type = weights[i / 5 % 6],
                                  .bias_type = types[i % 3],
-                                 .y_type = types[(i / 5 + i / 25) % 3]};
+                                 .y_type = types[(i / 5 + i / 30) % 3]};
     CHECK_TABLE(cases);
 }
 
@@ -267,6 +267,8 @@ Test(linear, odd_terms_and_turned_weights_of_half_types) {
         {.n2 = 13, .N = 21, .K = 7, .w_type = CLATTN_BF16, .w = SPREAD, .y_type = CLATTN_F16, .y = SPREAD},
         {.n2 = 9, .N = 21, .K = 4096, .w_type = CLATTN_Q8_0, .bias = true}, /* blocks over two panels */
         {.n2 = 9, .N = 21, .K = 4096, .w_type = CLATTN_Q4_0},
+        {.n2 = 9, .N = 21, .K = 4096, .w_type = CLATTN_Q4_1, .bias = true},
+        {.n2 = 40, .N = 50, .K = 96, .w_type = CLATTN_Q4_1, .w = PADDED, .x_type = CLATTN_F16},
     };
     CHECK_TABLE(cases);
 }
@@ -301,6 +303,8 @@ Test(linear, f64_and_mixed_sums) {
          .activation = CLATTN_ACTIVATION_GELU_TANH},
         {.n2 = 5, .N = 12, .K = 64, .bias = true, .bias_type = CLATTN_F64, .w_type = CLATTN_Q8_0},
         {.n2 = 12, .N = 12, .K = 64, .y_type = CLATTN_F64, .w_type = CLATTN_Q4_0},
+        {.n2 = 3, .N = 12, .K = 64, .x_type = CLATTN_F64, .w_type = CLATTN_Q4_1},
+        {.n2 = 12, .N = 12, .K = 64, .y_type = CLATTN_F64, .w_type = CLATTN_Q4_1},
         {.n2 = 3, .N = 12, .K = 2500, .y_type = CLATTN_F64, .x_type = CLATTN_F16},
         {.n2 = 12, .N = 12, .K = 2500, .w_type = CLATTN_F64, .x_type = CLATTN_F32, .y_type = CLATTN_F16},
     };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks of q8_0 and q4_0: their bytes, against ggml's loops written again; their views; attention over them. */
+/* Blocks of q8_0, q4_0 and q4_1: their bytes, against ggml's loops written again; their views; attention over them. */
 #define _DEFAULT_SOURCE
 #include "kv_arrays.h"
 #include "tensor/view.h"
+#include <float.h>
 #include <sys/mman.h>
 
 /* ---- bytes ---- */
@@ -42,6 +43,22 @@ static void block_4(const float *x, unsigned char *out) {
     }
 }
 
+/* quantize_row_q4_1_ref of ggml, one block. */
+static void block_4_from(const float *x, unsigned char *out) {
+    float min = FLT_MAX, max = -FLT_MAX;
+    for (int i = 0; i < 32; i++) {
+        min = x[i] < min ? x[i] : min;
+        max = x[i] > max ? x[i] : max;
+    }
+    const float d = (max - min) / 15, id = d != 0 ? 1.0f / d : 0;
+    const uint16_t halves[] = {half_of(d), half_of(min)};
+    memcpy(out, halves, 4);
+    for (int i = 0; i < 16; i++) {
+        const int low = (signed char)((x[i] - min) * id + 0.5f), high = (signed char)((x[16 + i] - min) * id + 0.5f);
+        out[4 + i] = (unsigned char)((low < 15 ? low : 15) | (high < 15 ? high : 15) << 4);
+    }
+}
+
 Test(quantised, blocks_have_the_bytes_of_ggml) {
     enum { BLOCKS = 200 };
     float x[32 * BLOCKS];
@@ -63,6 +80,10 @@ Test(quantised, blocks_have_the_bytes_of_ggml) {
     for (int b = 0; b < BLOCKS; b++)
         block_4(x + 32 * b, want + 18 * b);
     cr_expect_arr_eq(got, want, 18 * BLOCKS);
+    SUCCEEDS(clattn_convert(got, CLATTN_Q4_1, x, CLATTN_F32, 32 * BLOCKS));
+    for (int b = 0; b < BLOCKS; b++)
+        block_4_from(x + 32 * b, want + 20 * b);
+    cr_expect_arr_eq(got, want, 20 * BLOCKS);
 }
 
 Test(quantised, values_come_back_within_a_step) {
@@ -76,14 +97,14 @@ Test(quantised, values_come_back_within_a_step) {
         double
             steps; /* of the largest magnitude; half of one is lost, and a whole one at the end without an opposite */
         double lost;
-    } types[] = {{CLATTN_Q8_0, 127, 0.5}, {CLATTN_Q4_0, 8, 1}};
-    for (int t = 0; t < 2; t++) {
+    } types[] = {{CLATTN_Q8_0, 127, 0.5}, {CLATTN_Q4_0, 8, 1}, {CLATTN_Q4_1, 7.5, 0.5}};
+    for (int t = 0; t < 3; t++) {
         SUCCEEDS(clattn_convert(stored, types[t].dtype, x, CLATTN_F64, 256));
         SUCCEEDS(clattn_convert(y, CLATTN_F64, stored, types[t].dtype, 256));
         for (int i = 0; i < 256; i++) {
             const double largest = kv_largest(x + i / 32 * 32, 32);
             cr_expect_leq(fabs(x[i] - y[i]),
-                          largest / types[t].steps * types[t].lost + oracle_floor(CLATTN_F16, largest), "%s %d",
+                          largest / types[t].steps * types[t].lost + 2 * oracle_floor(CLATTN_F16, largest), "%s %d",
                           clattn_dtype_name(types[t].dtype), i);
         }
     }
@@ -91,29 +112,33 @@ Test(quantised, values_come_back_within_a_step) {
 
 Test(quantised, stored_blocks_read_as_scale_times_number) {
     unsigned char eight[34] = {0x00, 0x38}, four[18] = {0x00, 0xb8}; /* 0.5 and -0.5 */
+    unsigned char from[20] = {0x00, 0x38, 0x00, 0xc2};               /* 0.5 and -3 */
     float x[32];
     for (int i = 0; i < 32; i++)
         eight[2 + i] = (unsigned char)(i - 16);
     for (int i = 0; i < 16; i++)
-        four[2 + i] = (unsigned char)(i | (15 - i) << 4);
+        four[2 + i] = from[4 + i] = (unsigned char)(i | (15 - i) << 4);
     SUCCEEDS(clattn_convert(x, CLATTN_F32, eight, CLATTN_Q8_0, 32));
     for (int i = 0; i < 32; i++)
         cr_expect_eq(x[i], (float)(i - 16) / 2);
     SUCCEEDS(clattn_convert(x, CLATTN_F32, four, CLATTN_Q4_0, 32));
     for (int i = 0; i < 32; i++)
         cr_expect_eq(x[i], -(float)((i < 16 ? i : 15 - (i - 16)) - 8) / 2);
+    SUCCEEDS(clattn_convert(x, CLATTN_F32, from, CLATTN_Q4_1, 32));
+    for (int i = 0; i < 32; i++)
+        cr_expect_eq(x[i], (float)(i < 16 ? i : 15 - (i - 16)) / 2 - 3);
 }
 
 Test(quantised, a_block_with_a_number_that_is_none_is_all_nan) {
-    const clattn_dtype types[] = {CLATTN_Q8_0, CLATTN_Q4_0};
+    const clattn_dtype types[] = {CLATTN_Q8_0, CLATTN_Q4_0, CLATTN_Q4_1};
     const float bad[] = {NAN, INFINITY, -INFINITY};
     float x[96], y[96];
     unsigned char stored[3 * 34];
-    for (int n = 0; n < 6; n++) {
+    for (int n = 0; n < 9; n++) {
         for (int i = 0; i < 96; i++)
-            x[i] = i == 40 ? bad[n / 2] : (float)i;
-        SUCCEEDS(clattn_convert(stored, types[n % 2], x, CLATTN_F32, 96));
-        SUCCEEDS(clattn_convert(y, CLATTN_F32, stored, types[n % 2], 96));
+            x[i] = i == 40 ? bad[n / 3] : (float)i;
+        SUCCEEDS(clattn_convert(stored, types[n % 3], x, CLATTN_F32, 96));
+        SUCCEEDS(clattn_convert(y, CLATTN_F32, stored, types[n % 3], 96));
         for (int i = 0; i < 96; i++)
             cr_expect_eq(isnan(y[i]) != 0, i / 32 == 1, "%d: %g", i, (double)y[i]);
     }
@@ -131,6 +156,7 @@ Test(quantised, blocks_are_whole) {
     cr_expect_eq(clattn_dtype_bytes(CLATTN_Q8_0, 96), 102);
     cr_expect_eq(clattn_dtype_bytes(CLATTN_Q4_0, 96), 54);
     cr_expect_eq(clattn_dtype_bytes(CLATTN_Q4_0, 95), 0);
+    cr_expect_eq(clattn_dtype_bytes(CLATTN_Q4_1, 96), 60);
 }
 
 Test(quantised, views_begin_and_end_with_a_block) {

@@ -120,7 +120,7 @@ Test(view, strides_of_blocks_that_are_not_there_may_be_any) {
 
 Test(view, host_arrays_begin_where_their_type_may_lie) {
     double room[40];
-    for (int dtype = CLATTN_F32; dtype <= CLATTN_Q4_0; dtype++) {
+    for (int dtype = CLATTN_F32; dtype <= CLATTN_Q4_1; dtype++) {
         clattn_tensor t = clattn_tensor_host((char *)room + 1, (clattn_dtype)dtype, 1, (const int64_t[]){32});
         if (dtype == CLATTN_U8 || dtype == CLATTN_BOOL)
             SUCCEEDS(cla_view_check(&t, "k"));
@@ -190,9 +190,9 @@ Test(view, E01_slices_splits_and_bytes_beyond_32_bits_are_exact) {
     s = clattn_tensor_split(t, 0, 65537);
     cr_expect_eq(s.stride[0], (int64_t)65536 * 3);
     expect_range(&s, 0, ((int64_t)65536 * 65537 - 1) * 3 + 1);
-    const clattn_dtype types[] = {CLATTN_F64, CLATTN_F16, CLATTN_BOOL, CLATTN_Q8_0, CLATTN_Q4_0};
-    const int64_t bytes[] = {8, 2, 1, 34, 18}, elements[] = {1, 1, 1, 32, 32};
-    for (int i = 0; i < 5; i++) {
+    const clattn_dtype types[] = {CLATTN_F64, CLATTN_F16, CLATTN_BOOL, CLATTN_Q8_0, CLATTN_Q4_0, CLATTN_Q4_1};
+    const int64_t bytes[] = {8, 2, 1, 34, 18, 20}, elements[] = {1, 1, 1, 32, 32, 32};
+    for (int i = 0; i < 6; i++) {
         int64_t first = -1, end = -1;
         t = VIEW(2, 64, {3, 32}, {far, 1});
         t.dtype = types[i];

@@ -23,6 +23,7 @@ keys=(
     "linear.cl LANES=4 STAGED=1 MR=4 NV=3 KC=2048 ROWS=512"
     "gemv.cl LANES=16 STAGED=1 STORAGE=8 TOKENS=1"
     "gemv.cl LANES=8 STAGED=1 STORAGE=9 TOKENS=8"
+    "gemv.cl LANES=16 STAGED=1 STORAGE=10 TOKENS=2"
     "gemv.cl LANES=4 STAGED=1 STORAGE=2 TOKENS=4"
     "linear_parts.cl LANES=8 STAGED=1 WG=1"
     "linear_parts.cl LANES=4 STAGED=1 WG=64"

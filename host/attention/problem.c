@@ -60,10 +60,11 @@ static clattn_status take_main(const clattn_tensor *t, const char *name, int ran
     clattn_status status = cla_view_check(t, name);
     if (status != CLATTN_OK)
         return status;
-    const bool packed = cla_is_quantised(t->dtype), key = *name == 'k' || *name == 'v';
-    if (!is_float(t->dtype) && !(packed && key))
+    const bool key = *name == 'k' || *name == 'v';
+    if (!is_float(t->dtype) && !(cla_is_quantised_cache(t->dtype) && key))
         return cla_error(CLATTN_E_DTYPE, "%s: is %s; attention takes f32, f64, f16 and bf16%s: convert it", name,
-                         clattn_dtype_name(t->dtype), packed ? ", and quantised types as k and v" : "");
+                         clattn_dtype_name(t->dtype),
+                         cla_is_quantised(t->dtype) ? ", and q8_0 and q4_0 as k and v" : "");
     *out = cla_view_lift(t);
     return cla_storage_check(t, name);
 }

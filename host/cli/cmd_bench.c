@@ -48,7 +48,7 @@ const char *const cla_help_bench =
     "  --plot FILE.svg    milliseconds over the swept size; needs gnuplot\n"
     "\n"
     "  --linear           problems are linear layers instead, as in 'm4096 n384 k1536 f32 bias gelu': rows, outputs,\n"
-    "                     inputs, type, w=T for the type of w (q8_0 and q4_0 too), relu gelu gelu_tanh silu; with\n"
+    "                     inputs, type, w=T for the type of w (q8_0, q4_0, q4_1 too), relu gelu gelu_tanh silu; with\n"
     "                     --devices, --algorithms, --repeat and --json alone\n"
     "\n"
     "median, min, max: executions of a plan on tensors that lie on the device. transfers: one call on host arrays.\n"

@@ -9,16 +9,21 @@
 enum { MOST = INT32_MAX - 65536 }; /* kernels count in int, and step past the end */
 
 static clattn_status check_type(const clattn_tensor *t, const char *name, int kind) {
-    const bool floats = t->dtype <= CLATTN_BF16, blocks = cla_is_quantised(t->dtype);
+    const bool out = kind & CLA_OPERAND_OUTPUT;
     if (kind & CLA_OPERAND_INTS)
         return t->dtype == CLATTN_I32 || t->dtype == CLATTN_I64
                    ? CLATTN_OK
                    : cla_error(CLATTN_E_DTYPE, "%s: is %s; here it is i32 or i64: convert it", name,
                                clattn_dtype_name(t->dtype));
-    if (floats || (blocks && (kind & CLA_OPERAND_BLOCKS)))
+    if (t->dtype <= CLATTN_BF16)
+        return CLATTN_OK;
+    if ((kind & CLA_OPERAND_BLOCKS) && (out ? cla_is_quantised_cache(t->dtype) : cla_is_quantised(t->dtype)))
         return CLATTN_OK;
     return cla_error(CLATTN_E_DTYPE, "%s: is %s; here it is f32, f64, f16 or bf16%s: convert it", name,
-                     clattn_dtype_name(t->dtype), kind & CLA_OPERAND_BLOCKS ? ", q8_0 or q4_0" : "");
+                     clattn_dtype_name(t->dtype),
+                     !(kind & CLA_OPERAND_BLOCKS) ? ""
+                     : out                        ? ", q8_0 or q4_0"
+                                                  : ", q8_0, q4_0 or q4_1");
 }
 
 static clattn_status check_storage(clattn_context *context, const clattn_tensor *t, const char *name) {

@@ -7,7 +7,7 @@
 
 typedef enum cla_operand {
     CLA_OPERAND_FLOATS = 0, /* f32, f64, f16, bf16 */
-    CLA_OPERAND_BLOCKS = 1, /* quantised too */
+    CLA_OPERAND_BLOCKS = 1, /* q8_0 and q4_0 too, and q4_1 as an input */
     CLA_OPERAND_OUTPUT = 2, /* its elements share no place */
     CLA_OPERAND_INTS = 4    /* i32 and i64 instead */
 } cla_operand;

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#define DTYPE_COUNT 10
+#define DTYPE_COUNT 11
 
 size_t clattn_dtype_size(clattn_dtype dtype) {
 #define SIZE(name, value, length, bytes, text) [value] = bytes,
@@ -84,11 +84,14 @@ static uint16_t double_to_small(double x, int bits, int low, int high) {
 enum { BLOCK = CLA_BLOCK };
 
 static double load_of_block(const uint8_t *block, clattn_dtype dtype, int i) {
-    uint16_t scale;
-    memcpy(&scale, block, sizeof scale);
-    const uint8_t *x = block + sizeof scale;
-    const int q = dtype == CLATTN_Q8_0 ? (int8_t)x[i] : (i < BLOCK / 2 ? x[i] & 15 : x[i - BLOCK / 2] >> 4) - 8;
-    return (double)half_to_float(scale) * q;
+    uint16_t half[2]; /* the scale, and the minimum of q4_1 */
+    memcpy(half, block, sizeof half);
+    const double scale = (double)half_to_float(half[0]);
+    if (dtype == CLATTN_Q8_0)
+        return scale * (int8_t)block[2 + i];
+    const uint8_t *x = block + clattn_dtype_size(dtype) - BLOCK / 2;
+    const int q = i < BLOCK / 2 ? x[i] & 15 : x[i - BLOCK / 2] >> 4;
+    return dtype == CLATTN_Q4_0 ? scale * (q - 8) : scale * q + (double)half_to_float(half[1]);
 }
 
 /* 0 where it would be infinite: the scale is 0 in f16 then. */
@@ -112,6 +115,24 @@ static void quantise_4(const float x[BLOCK], float largest, float *scale, uint8_
     }
 }
 
+/* 15 for what is larger, or infinity times 0. */
+static unsigned nibble(float x) { return x < 14.5f ? (unsigned)(x + 0.5f) : 15; }
+
+/* ggml's quantize_row_q4_1_ref: the minimum becomes 0, the maximum 15. */
+static void quantise_4_from(const float x[BLOCK], float *scale, uint8_t *out) {
+    float least = x[0], most = x[0];
+    for (int i = 1; i < BLOCK; i++) {
+        least = x[i] < least ? x[i] : least;
+        most = x[i] > most ? x[i] : most;
+    }
+    *scale = (most - least) / 15.0f;
+    const float inverse = inverse_of(*scale);
+    const uint16_t half = double_to_small(least, 10, -14, 15);
+    memcpy(out, &half, sizeof half);
+    for (int i = 0; i < BLOCK / 2; i++)
+        out[2 + i] = (uint8_t)(nibble((x[i] - least) * inverse) | nibble((x[i + BLOCK / 2] - least) * inverse) << 4);
+}
+
 void cla_store_block(void *p, clattn_dtype dtype, int64_t i, const double x[CLA_BLOCK]) {
     uint8_t *block = (uint8_t *)p + i / BLOCK * (int64_t)clattn_dtype_size(dtype);
     float single[BLOCK], largest = 0, scale = 0;
@@ -127,6 +148,8 @@ void cla_store_block(void *p, clattn_dtype dtype, int64_t i, const double x[CLA_
         scale = NAN;
     else if (dtype == CLATTN_Q8_0)
         quantise_8(single, largest, &scale, block + 2);
+    else if (dtype == CLATTN_Q4_1)
+        quantise_4_from(single, &scale, block + 2);
     else
         quantise_4(single, largest, &scale, block + 2);
     const uint16_t half = double_to_small(scale, 10, -14, 15);
@@ -155,6 +178,7 @@ double cla_load_element(const void *p, clattn_dtype dtype, int64_t i) {
         return ((const uint8_t *)p)[i] != 0;
     case CLATTN_Q8_0:
     case CLATTN_Q4_0:
+    case CLATTN_Q4_1:
         return load_of_block((const uint8_t *)p + i / BLOCK * (int64_t)clattn_dtype_size(dtype), dtype,
                              (int)(i % BLOCK));
     }
@@ -191,6 +215,7 @@ void cla_store_element(void *p, clattn_dtype dtype, int64_t i, double x) {
         break;
     case CLATTN_Q8_0:
     case CLATTN_Q4_0:
+    case CLATTN_Q4_1:
         assert(false && "blocks are stored whole: cla_store_block");
         break;
     }

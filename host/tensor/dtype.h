@@ -10,7 +10,11 @@ double cla_load_element(const void *p, clattn_dtype dtype, int64_t i);
 void cla_store_element(void *p, clattn_dtype dtype, int64_t i, double x);
 
 enum { CLA_BLOCK = 32 }; /* elements of a block of every quantised type */
-static inline bool cla_is_quantised(clattn_dtype dtype) { return dtype == CLATTN_Q8_0 || dtype == CLATTN_Q4_0; }
+static inline bool cla_is_quantised(clattn_dtype dtype) {
+    return dtype == CLATTN_Q8_0 || dtype == CLATTN_Q4_0 || dtype == CLATTN_Q4_1;
+}
+/* Quantised types that keys and values may have. */
+static inline bool cla_is_quantised_cache(clattn_dtype dtype) { return dtype == CLATTN_Q8_0 || dtype == CLATTN_Q4_0; }
 /* Quantises elements i .. i + 31; i is a multiple of 32. As ggml rounds; NaN or infinity makes the whole block NaN. */
 void cla_store_block(void *p, clattn_dtype dtype, int64_t i, const double x[CLA_BLOCK]);
 /* Bytes of n elements; false when they overflow or are not whole blocks, and *bytes is then unchanged. */

@@ -49,8 +49,9 @@ typedef struct clattn_linear_args {
 /* y = activation(x W^T + bias), each row by itself.
  * Shapes   as above; strides are free, but y may not broadcast. y may not lie over x, w or bias. M, N and K may be 0: a
  *          sum of no terms is 0.
- * Dtypes   f32, f16, bf16, f64, each tensor its own, with sums in f32, or in f64 where a tensor is f64; w also q8_0 and
- *          q4_0. |error of a sum| <= 4 K 2^-24 sum |x| |w| in f32; erf in f32 is within 1.6e-7.
+ * Dtypes   f32, f16, bf16, f64, each tensor its own, with sums in f32, or in f64 where a tensor is f64; w also q8_0,
+ *          q4_0 and q4_1. |error of a sum| <= 4 K 2^-24 sum |x| |w| in f32, with |q d| + |m| for |w| of q4_1; erf
+ *          in f32 is within 1.6e-7.
  * Special  NaN and infinity in a row or a column of W reach what they belong to, and nothing else. The same bits in
  *          every run on a device.
  * Async    enqueued; returns at once unless a tensor is a host array on an OpenCL device.

@@ -10,9 +10,9 @@
 extern "C" {
 #endif
 
-/* X(name, value, length, bytes, text): the one list of types. `length` elements take `bytes` bytes; only q8_0 and q4_0
- * pack more than one, and are read by attention as k and v and by clattn_linear as w, and written by
- * clattn_cache_append and clattn_convert. */
+/* X(name, value, length, bytes, text): the one list of types. `length` elements take `bytes` bytes. Types of
+ * blocks pack more than one: q8_0 and q4_0 are read by attention as k and v and written by clattn_cache_append; these
+ * and q4_1 are read by clattn_linear as w. clattn_convert knows all. Blocks have the bytes of ggml's. */
 #define CLATTN_DTYPE_LIST(X)                                                                                           \
     X(CLATTN_F32, 0, 1, 4, "f32")                                                                                      \
     X(CLATTN_F64, 1, 1, 8, "f64")                                                                                      \
@@ -22,8 +22,9 @@ extern "C" {
     X(CLATTN_I64, 5, 1, 8, "i64")                                                                                      \
     X(CLATTN_U8, 6, 1, 1, "u8")                                                                                        \
     X(CLATTN_BOOL, 7, 1, 1, "bool")                                                                                    \
-    X(CLATTN_Q8_0, 8, 32, 34, "q8_0") /* f16 scale, 32 int8 */                                                         \
-    X(CLATTN_Q4_0, 9, 32, 18, "q4_0") /* f16 scale, 32 nibbles from -8, the first 16 in the low ones */
+    X(CLATTN_Q8_0, 8, 32, 34, "q8_0")  /* f16 scale, 32 int8 */                                                        \
+    X(CLATTN_Q4_0, 9, 32, 18, "q4_0")  /* f16 scale, 32 nibbles from -8, the first 16 in the low ones */               \
+    X(CLATTN_Q4_1, 10, 32, 20, "q4_1") /* f16 scale d, f16 minimum m, 32 nibbles q as in q4_0: q d + m */
 
 typedef enum clattn_dtype {
 #define CLATTN_DTYPE_ENUM(name, value, length, bytes, text) name = value,
@@ -45,14 +46,15 @@ typedef struct clattn_tensor {
 
 /* Bytes of one element, of a block where elements are packed; 0 for a number that is no dtype. */
 CLATTN_API size_t clattn_dtype_size(clattn_dtype dtype);
-/* Elements of a block: 32 for q8_0 and q4_0, 1 for the others, 0 for a number that is no dtype. */
+/* Elements of a block: 32 for q8_0, q4_0 and q4_1, 1 for the others, 0 for a number that is no dtype. */
 CLATTN_API size_t clattn_dtype_length(clattn_dtype dtype);
 /* Bytes of n elements, one after another; 0 where n is no multiple of the block's length, or too large. */
 CLATTN_API size_t clattn_dtype_bytes(clattn_dtype dtype, size_t n);
 /* "f32"; "?" for a number that is no dtype. */
 CLATTN_API const char *clattn_dtype_name(clattn_dtype dtype);
 /* Converts n elements; floats round to nearest even, integers saturate, bool is 0 or 1. Ranges may not overlap.
- * Blocks round as ggml's do, by way of f32: q8_0 has scale max |x| / 127, q4_0 the x of largest magnitude / -8.
+ * Blocks round as ggml's do, by way of f32: q8_0 has scale max |x| / 127, q4_0 the x of largest magnitude / -8,
+ * q4_1 (max x - min x) / 15 and the minimum.
  * A block with NaN or infinity in it is NaN altogether.
  * Errors  CLATTN_E_DTYPE, CLATTN_E_ARGUMENT (NULL), CLATTN_E_SHAPE (n is no multiple of a block's 32). */
 CLATTN_API clattn_status clattn_convert(void *to, clattn_dtype to_dtype, const void *from, clattn_dtype from_dtype,
