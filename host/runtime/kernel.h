@@ -6,7 +6,7 @@
 #include "runtime/program.h"
 #include <CL/cl.h>
 
-enum { CLA_PROGRAM_KERNELS = 8 };
+enum { CLA_PROGRAM_KERNELS = 8, CLA_PROGRAM_IDLE = 16 };
 
 /* What has run: drivers such as PoCL compile a kernel when it runs first, and again for a large number of work-items.
  */
@@ -24,11 +24,14 @@ struct cla_program {
         unsigned ran;
     } kernels[CLA_PROGRAM_KERNELS]; /* those that ran, here or before the program was saved */
     size_t kernel_count;
+    cla_kernel *idle; /* destroyed ones, at most CLA_PROGRAM_IDLE, for whoever creates such a kernel next */
 };
 
 struct cla_kernel {
     cl_kernel kernel;
+    clattn_context *context;
     cla_program *program;
+    cla_kernel *next; /* while it is idle */
     size_t work_group;
     unsigned ran;                   /* noted already */
     double operations, moved_bytes; /* of a launch, for the profile */

@@ -30,12 +30,14 @@ cla_key cla_key_make(const char *file, const char *kernel) {
 }
 
 void cla_key_add(cla_key *key, const char *option) {
-    const size_t room = sizeof key->options - key->length;
-    const int n = snprintf(key->options + key->length, room, " %s", option);
-    if (n < 0 || (size_t)n >= room)
+    const size_t room = sizeof key->options - key->length, n = strlen(option);
+    if (n + 1 >= room) {
         key->failed = true;
-    else
-        key->length += (size_t)n;
+        return;
+    }
+    key->options[key->length] = ' ';
+    memcpy(key->options + key->length + 1, option, n + 1);
+    key->length += n + 1;
 }
 
 void cla_key_define_text(cla_key *key, const char *name, const char *value) {
@@ -151,9 +153,20 @@ done:
     return status;
 }
 
+static void free_kernel(cla_kernel *k) {
+    if (k && k->kernel)
+        clReleaseKernel(k->kernel);
+    cla_free(k);
+}
+
 static void free_program(cla_program *p) {
     if (!p)
         return;
+    while (p->idle) {
+        cla_kernel *next = p->idle->next;
+        free_kernel(p->idle);
+        p->idle = next;
+    }
     if (p->program)
         clReleaseProgram(p->program);
     cla_free(p->key);
@@ -177,17 +190,23 @@ done:
     return status;
 }
 
+static bool is_of(const cla_program *p, const cla_key *key) {
+    const size_t length = strlen(key->file);
+    return strncmp(p->key, key->file, length) == 0 && p->key[length] == '\n' &&
+           strcmp(p->key + length + 1, key->options) == 0;
+}
+
 /* The lock is held while building, so that two threads never build the same program. */
 static clattn_status program_of(clattn_context *context, const cla_key *key, cla_program **out) {
     clattn_status status = CLATTN_OK;
     cla_program *p, *made = NULL;
     cla_str text = {0};
-    cla_str_append(&text, "%s\n%s", key->file, key->options);
-    CLA_TRY(cla_str_status(&text));
     for (p = context->programs; p; p = p->next)
-        if (strcmp(p->key, text.text) == 0)
+        if (is_of(p, key))
             break;
     if (!p) {
+        cla_str_append(&text, "%s\n%s", key->file, key->options);
+        CLA_TRY(cla_str_status(&text));
         CLA_TRY(cla_alloc(1, sizeof *made, "program", &made));
         CLA_TRY(make_program(context, key, made));
         made->key = text.text;
@@ -222,6 +241,19 @@ done:
     return status;
 }
 
+/* An idle kernel of the program, which becomes the caller's; NULL where there is none. */
+static cla_kernel *take_idle(cla_program *program, const char *name, size_t work_group) {
+    for (cla_kernel **at = &program->idle; *at; at = &(*at)->next) {
+        cla_kernel *k = *at;
+        if (k->work_group != work_group || strcmp(k->name, name) != 0)
+            continue;
+        *at = k->next;
+        k->operations = k->moved_bytes = 0;
+        return k;
+    }
+    return NULL;
+}
+
 clattn_status cla_kernel_create(clattn_context *context, const cla_key *key, size_t work_group, cla_kernel **kernel) {
     clattn_status status = CLATTN_OK;
     cla_kernel *k = NULL;
@@ -231,7 +263,11 @@ clattn_status cla_kernel_create(clattn_context *context, const cla_key *key, siz
     pthread_mutex_lock(&context->lock);
     CLA_CHECK(!key->failed, CLATTN_E_BUILD, "%s: its options take more than %zu bytes", key->file, sizeof key->options);
     CLA_TRY(program_of(context, key, &program));
+    *kernel = take_idle(program, key->kernel, work_group);
+    if (*kernel)
+        goto done;
     CLA_TRY(cla_alloc(1, sizeof *k, "kernel", &k));
+    k->context = context;
     k->program = program;
     k->work_group = work_group;
     snprintf(k->name, sizeof k->name, "%s", key->kernel);
@@ -242,16 +278,27 @@ clattn_status cla_kernel_create(clattn_context *context, const cla_key *key, siz
     k = NULL;
 done:
     pthread_mutex_unlock(&context->lock);
-    cla_kernel_destroy(k);
+    free_kernel(k);
     return status;
 }
 
 void cla_kernel_destroy(cla_kernel *kernel) {
-    if (!kernel)
+    int idle = 0;
+    if (!kernel || !kernel->program) {
+        free_kernel(kernel);
         return;
-    if (kernel->kernel)
-        clReleaseKernel(kernel->kernel);
-    cla_free(kernel);
+    }
+    pthread_mutex_t *lock = &kernel->context->lock;
+    pthread_mutex_lock(lock);
+    for (const cla_kernel *k = kernel->program->idle; k; k = k->next)
+        idle++;
+    if (idle < CLA_PROGRAM_IDLE) {
+        kernel->next = kernel->program->idle;
+        kernel->program->idle = kernel;
+        kernel = NULL;
+    }
+    pthread_mutex_unlock(lock);
+    free_kernel(kernel);
 }
 
 size_t cla_program_builds(clattn_context *context) {

@@ -32,7 +32,8 @@ void cla_key_define_text(cla_key *key, const char *name, const char *value);
 
 typedef struct cla_kernel cla_kernel;
 
-/* Builds, or takes from the cache. Checks the kernel's local memory and work-group against the device.
+/* Builds, or takes from the cache. Checks the kernel's local memory and work-group against the device. A kernel belongs
+ * to its creator alone; a destroyed one waits in the cache, so that a call may make one each time.
  * Errors  CLATTN_E_BUILD (with the first error of the log), CLATTN_E_LIMIT, CLATTN_E_UNSUPPORTED (f64). */
 clattn_status cla_kernel_create(clattn_context *context, const cla_key *key, size_t work_group, cla_kernel **kernel);
 void cla_kernel_destroy(cla_kernel *kernel);
