@@ -38,11 +38,6 @@ done:
     return status;
 }
 
-clattn_status cla_attend_store(const cla_heads *h, clattn_context *context, const cla_attend *c) {
-    const clattn_tensor rows = clattn_tensor_slice(c->store, 1, c->stored, c->key.shape[1]);
-    return project_keys(h, context, c, &rows);
-}
-
 /* A row that is the same for all batches, or zeros: what a sum of no terms is with that as its bias. */
 static clattn_status append(clattn_context *context, const cla_attend *c, const clattn_tensor *row,
                             const clattn_tensor *to) {
@@ -67,6 +62,16 @@ static clattn_status append_extra(const cla_heads *h, clattn_context *context, c
         CLA_TRY(append(context, c, i == 0 ? &h->last_v : &none, &row_v));
         M++;
     }
+done:
+    return status;
+}
+
+clattn_status cla_attend_store(const cla_heads *h, clattn_context *context, const cla_attend *c) {
+    clattn_status status = CLATTN_OK;
+    const int64_t M = c->key.shape[1];
+    const clattn_tensor rows = clattn_tensor_slice(c->store, 1, c->stored, M);
+    CLA_TRY(project_keys(h, context, c, &rows));
+    CLA_TRY(append_extra(h, context, c, &c->store, c->stored + M));
 done:
     return status;
 }

@@ -38,7 +38,7 @@ typedef struct cla_attend {
     cla_masks masks;
 } cla_attend;
 
-/* Writes the projected keys and values of the call behind those that are stored. */
+/* Writes the projected keys and values of the call behind those that are stored, and then bias_k, bias_v and zeros. */
 clattn_status cla_attend_store(const cla_heads *heads, clattn_context *context, const cla_attend *call);
 /* The attention. Uses CLA_SLOT_WIDE and CLA_SLOT_HEADS. */
 clattn_status cla_attend_run(const cla_heads *heads, cla_scratch *scratch, const cla_attend *call);

@@ -11,7 +11,6 @@ typedef enum cla_slot {
     CLA_SLOT_HEADS,    /* what attention gives */
     CLA_SLOT_A,        /* rows of E on their way through a layer */
     CLA_SLOT_B,
-    CLA_SLOT_C,
     CLA_SLOT_ROWS, /* between layers */
     CLA_SLOT_KEEP, /* masks made on the host */
     CLA_SLOT_BIAS,
