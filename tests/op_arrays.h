@@ -44,22 +44,22 @@ static inline int64_t op_place(const clattn_tensor *t, int64_t element) {
     return at;
 }
 
-static inline int64_t op_lay_out(clattn_tensor *t, op_layout layout) {
-    int64_t step = layout == OP_SPREAD ? 2 : 1;
+static inline int64_t op_lay_out(clattn_tensor *t, op_layout how) {
+    int64_t step = how == OP_SPREAD ? 2 : 1;
     for (int k = 0; k < t->rank; k++) {
-        const bool turned = layout == OP_TURNED && t->rank > 1 && k < 2;
+        const bool turned = how == OP_TURNED && t->rank > 1 && k < 2;
         const int axis = t->rank - 1 - (turned ? 1 - k : k);
         t->stride[axis] = step;
-        step = step * (t->shape[axis] > 0 ? t->shape[axis] : 1) + (layout == OP_PADDED && k == 0 ? 3 : 0);
+        step = step * (t->shape[axis] > 0 ? t->shape[axis] : 1) + (how == OP_PADDED && k == 0 ? 3 : 0);
     }
     return step;
 }
 
 /* `values` NULL: normal ones from `random`, or NaN without one. With a context: in a buffer of it. */
 static inline op_array op_make(clattn_context *context, clattn_dtype dtype, int rank, const int64_t *shape,
-                               op_layout layout, const double *values, oracle_random *random) {
+                               op_layout how, const double *values, oracle_random *random) {
     op_array a = {.t = clattn_tensor_host(NULL, dtype, rank, shape)};
-    const int64_t size = op_lay_out(&a.t, layout) + 2 * OP_GUARD;
+    const int64_t size = op_lay_out(&a.t, how) + 2 * OP_GUARD;
     a.t.offset = OP_GUARD;
     a.count = clattn_tensor_elements(&a.t);
     a.bytes = (size_t)size * clattn_dtype_size(dtype);
@@ -106,7 +106,8 @@ static inline double op_value(const op_array *a, int64_t element) {
 /* After op_fetch: `most` beside what the type of the output rounds away. */
 static inline void op_expect(const op_array *a, int64_t element, double want, double most, const char *what) {
     const double got = op_value(a, element);
-    const double allowed = most + oracle_floor(a->t.dtype, fabs(want));
+    const double subnormal = a->t.dtype == CLATTN_F16 ? 0x1p-24 : 0; /* the least f16 */
+    const double allowed = most + oracle_floor(a->t.dtype, fabs(want)) + subnormal;
     const bool right = isnan(want) ? isnan(got) : isinf(want) ? got == want : fabs(got - want) <= allowed;
     cr_expect(right, "%s, %s: element %lld is %.9g, not %.9g +- %.2g", what, clattn_dtype_name(a->t.dtype),
               (long long)element, got, want, allowed);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers around attention: linear layers and so matrix products, and norms.
+/* Layers around attention: linear layers and so matrix products, norms, activations, sums, softmax on any axis, look-up
+ * of embeddings, mean pooling and sinusoidal positions.
  *
  * Letters: B batch, N rows (of linear layers: columns of the result), E model dim, V rows of a table; M rows and K
  * terms of a sum of linear layers.
@@ -93,6 +94,86 @@ typedef struct clattn_norm_args {
  *          CLATTN_E_UNSUPPORTED (f64 without cl_khr_fp64), CLATTN_E_LIMIT (rows of 2^31 elements), and the device's.
  * Source   Ba et al. 2016; Zhang & Sennrich 2019; ONNX LayerNormalization 17, RMSNormalization 23. */
 CLATTN_API clattn_status clattn_norm(clattn_context *context, const clattn_norm_args *args);
+
+typedef struct clattn_embed_args {
+    clattn_tensor table; /* [V, E]; also of blocks: q8_0 and what else clattn_linear's w may be */
+    clattn_tensor ids;   /* [...] of i32 or i64, rank 1 to 7 */
+    clattn_tensor add;   /* optional, broadcasts from the right to y; may be y */
+    clattn_tensor y;     /* out [..., E] */
+    bool has_scale;
+    double scale; /* else 1 */
+} clattn_embed_args;
+
+/* y = scale * table[ids] + add.
+ * Special  an id that is no row of the table is an error where ids are a host array; in a buffer it makes its row of y
+ * NaN. Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT (an id outside the table, overlap),
+ * CLATTN_E_UNSUPPORTED (f64 without cl_khr_fp64), and the device's. */
+CLATTN_API clattn_status clattn_embed(clattn_context *context, const clattn_embed_args *args);
+
+typedef struct clattn_add_args {
+    clattn_tensor a;
+    clattn_tensor b; /* broadcasts from the right to a's shape */
+    clattn_tensor y; /* out, as a; may be a, or b where that has a's shape */
+} clattn_add_args;
+
+/* y = a + b.
+ * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT (overlap), CLATTN_E_UNSUPPORTED (f64 without cl_khr_fp64),
+ * and the device's. */
+CLATTN_API clattn_status clattn_add(clattn_context *context, const clattn_add_args *args);
+
+typedef struct clattn_activate_args {
+    clattn_tensor x;
+    clattn_tensor up; /* optional, as x: gated */
+    clattn_tensor y;  /* out, as x; may be x or up */
+    clattn_activation activation;
+} clattn_activate_args;
+
+/* y = activation(x), or activation(x) * up: SwiGLU with SILU, GEGLU with GELU.
+ * Special  NaN stays NaN; GELU and SiLU of -infinity are NaN, as 0 times infinity is, RELU's is 0. erf in f32 is within
+ *          1.6e-7.
+ * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT (activation, overlap), CLATTN_E_UNSUPPORTED (f64 without
+ *          cl_khr_fp64), and the device's.
+ * Source   Hendrycks & Gimpel 2016; Elfwing et al. 2017; Shazeer 2020 (gated). */
+CLATTN_API clattn_status clattn_activate(clattn_context *context, const clattn_activate_args *args);
+
+typedef struct clattn_pool_args {
+    clattn_tensor x;        /* [B, N, E] */
+    clattn_tensor y;        /* out [B, E] */
+    const int64_t *lengths; /* host array [B], each 0 to N; NULL: N */
+    bool normalise;         /* y to unit length; below a length of 1e-12 it is divided by that */
+} clattn_pool_args;
+
+/* y[b] = mean of the first lengths[b] rows of x[b]; zeros where there are none. Rows behind are not read.
+ * Special  NaN and infinity reach their column, with normalise their row.
+ * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT (lengths, overlap), CLATTN_E_UNSUPPORTED (f64 without
+ *          cl_khr_fp64), and the device's.
+ * Source   Reimers & Gurevych 2019. */
+CLATTN_API clattn_status clattn_pool(clattn_context *context, const clattn_pool_args *args);
+
+typedef struct clattn_positions_args {
+    clattn_tensor y; /* out [N, E] */
+    int64_t start;   /* position of the first row; within +-2^53 */
+    double base;     /* above 0; 0: 10000 */
+} clattn_positions_args;
+
+/* y[i, 2 c] = sin((start + i) base^(-2 c / E)), y[i, 2 c + 1] = cos of the same angle, found by the host in long
+ * double. Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT (start, base), and the device's. Source   Vaswani
+ * et al. 2017, 3.5. */
+CLATTN_API clattn_status clattn_positions(clattn_context *context, const clattn_positions_args *args);
+
+typedef struct clattn_softmax_args {
+    clattn_tensor x;
+    clattn_tensor y; /* out, as x; may be x */
+    bool has_axis;   /* else the last */
+    int axis;        /* negative ones count from the end */
+} clattn_softmax_args;
+
+/* y = exp(x - m) / sum of exp(x - m) along the axis, m the largest x.
+ * Special  -infinity gives 0, and a row of nothing else is all zeros, as in attention (PyTorch gives NaN). NaN or
+ * +infinity makes all of its row NaN. Errors   CLATTN_E_SHAPE (rank, axis), CLATTN_E_DTYPE, CLATTN_E_ARGUMENT
+ * (overlap), CLATTN_E_UNSUPPORTED (f64 without cl_khr_fp64), CLATTN_E_LIMIT, and the device's. Source   ONNX
+ * Softmax 13. */
+CLATTN_API clattn_status clattn_softmax(clattn_context *context, const clattn_softmax_args *args);
 
 #ifdef __cplusplus
 }
