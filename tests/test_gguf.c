@@ -136,6 +136,29 @@ Test(gguf, reads_blocks_as_they_are_stored) {
     clattn_gguf_close(g);
 }
 
+Test(gguf, reads_every_type_that_clattn_has) {
+    static const struct {
+        uint32_t number;
+        clattn_dtype dtype;
+    } types[] = {{0, CLATTN_F32},  {1, CLATTN_F16},  {2, CLATTN_Q4_0}, {3, CLATTN_Q4_1}, {8, CLATTN_Q8_0},
+                 {26, CLATTN_I32}, {27, CLATTN_I64}, {28, CLATTN_F64}, {30, CLATTN_BF16}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        const size_t n = clattn_dtype_bytes(types[i].dtype, 32);
+        clattn_array a;
+        start(3, 1, 0);
+        tensor("t", types[i].number, 1, (const uint64_t[]){32}, 0);
+        pad(32);
+        for (size_t b = 0; b < n; b++)
+            put(&(unsigned char){(unsigned char)b}, 1);
+        clattn_gguf *g = opened();
+        SUCCEEDS(clattn_gguf_read(g, "t", &a));
+        cr_expect(a.dtype == types[i].dtype && a.bytes == n, "%u", types[i].number);
+        cr_expect_arr_eq(a.data, bytes + length - n, n);
+        clattn_array_free(&a);
+        clattn_gguf_close(g);
+    }
+}
+
 Test(gguf, lists_types_that_it_cannot_read) {
     clattn_gguf_entry e;
     clattn_array a;

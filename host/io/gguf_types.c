@@ -4,7 +4,7 @@
 /* By ggml's numbers; those left out were withdrawn. */
 static const cla_gguf_tensor_type types[] = {
     [0] = {"F32", 1, 4, true, CLATTN_F32},          [1] = {"F16", 1, 2, true, CLATTN_F16},
-    [2] = {"Q4_0", 32, 18, true, CLATTN_Q4_0},      [3] = {"Q4_1", 32, 20, false, CLATTN_F32},
+    [2] = {"Q4_0", 32, 18, true, CLATTN_Q4_0},      [3] = {"Q4_1", 32, 20, true, CLATTN_Q4_1},
     [6] = {"Q5_0", 32, 22, false, CLATTN_F32},      [7] = {"Q5_1", 32, 24, false, CLATTN_F32},
     [8] = {"Q8_0", 32, 34, true, CLATTN_Q8_0},      [9] = {"Q8_1", 32, 36, false, CLATTN_F32},
     [10] = {"Q2_K", 256, 84, false, CLATTN_F32},    [11] = {"Q3_K", 256, 110, false, CLATTN_F32},
