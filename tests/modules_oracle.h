@@ -11,7 +11,7 @@
 
 /* ---- arrays ---- */
 
-enum { POOL = 512 };
+enum { POOL = 2048 };
 
 /* Everything that a test makes, given back at its end. */
 typedef struct {

@@ -231,6 +231,8 @@ static const struct {
                 {"Attention", cla_check_build_attention, true},
                 {"RotaryEmbedding", cla_check_build_rotary, false},
                 {"mha", cla_check_build_mha, false},
+                {"encoder_layer", cla_check_build_encoder, false},
+                {"decoder_layer", cla_check_build_decoder, false},
                 {"clattn_run", cla_check_build_clattn_run, true}};
 
 bool cla_check_case_open(clattn_safetensors *file, const char *name, const char *description, cla_check_case *c) {

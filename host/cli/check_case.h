@@ -54,6 +54,9 @@ struct cla_check_job {
     size_t parameter_count;
     clattn_multihead_options multihead_options;
     clattn_multihead_args multihead;
+    clattn_layer_options layer_options;
+    clattn_encoder_args encoder;
+    clattn_decoder_args decoder;
     clattn_array arrays[CLA_CHECK_ARRAYS];
     size_t array_count;
     cla_check_output outputs[CLA_CHECK_OUTPUTS];
@@ -78,10 +81,12 @@ void cla_check_case_free(cla_check_case *c);
 
 /* ---- for the builders, one for each op: false with case->error ---- */
 
-bool cla_check_build_sdpa(cla_check_case *c);       /* check_sdpa.c: sdpa, sdpa_weights, sdpa_mask_1e9 */
-bool cla_check_build_attention(cla_check_case *c);  /* check_onnx.c: Attention */
-bool cla_check_build_rotary(cla_check_case *c);     /* check_rotary.c: RotaryEmbedding */
-bool cla_check_build_mha(cla_check_case *c);        /* check_mha.c: mha */
+bool cla_check_build_sdpa(cla_check_case *c);      /* check_sdpa.c: sdpa, sdpa_weights, sdpa_mask_1e9 */
+bool cla_check_build_attention(cla_check_case *c); /* check_onnx.c: Attention */
+bool cla_check_build_rotary(cla_check_case *c);    /* check_rotary.c: RotaryEmbedding */
+bool cla_check_build_mha(cla_check_case *c);       /* check_mha.c: mha */
+bool cla_check_build_encoder(cla_check_case *c);   /* check_layers.c: encoder_layer, decoder_layer */
+bool cla_check_build_decoder(cla_check_case *c);
 bool cla_check_build_clattn_run(cla_check_case *c); /* check_dump.c: dumps of `clattn run` */
 
 bool cla_check_error(cla_check_case *c, const char *format, ...) CLA_ARGS_PRINTF(2, 3);

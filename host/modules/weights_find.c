@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights of modules by PyTorch's names. */
 #include "base/error.h"
-#include <clattn/modules.h>
+#include "base/mem.h"
+#include "modules/stack.h"
+#include <stdio.h>
 
 clattn_status clattn_multihead_weights_find(const clattn_parameters *parameters, const char *prefix,
                                             clattn_multihead_weights *weights) {
@@ -41,5 +43,163 @@ clattn_status clattn_multihead_load(clattn_context *context, const clattn_parame
 done:
     if (status != CLATTN_OK && multihead && prefix && *prefix)
         cla_error_prefix("\"%.100s\": ", prefix);
+    return status;
+}
+
+/* ---- layers ---- */
+
+enum { NAME = 512 };
+
+/* PREFIX + part, for the parameters of a part of a module. */
+static clattn_status join(char text[NAME], const char *prefix, const char *part) {
+    const int length = snprintf(text, NAME, "%s%s", prefix ? prefix : "", part);
+    return length >= 0 && length < NAME
+               ? CLATTN_OK
+               : cla_error(CLATTN_E_ARGUMENT, "parameters: a prefix of more than %d bytes", NAME - 1);
+}
+
+static clattn_status find_attention(const clattn_parameters *p, const char *prefix, const char *part,
+                                    clattn_multihead_weights *weights) {
+    char name[NAME];
+    const clattn_status status = join(name, prefix, part);
+    return status == CLATTN_OK ? clattn_multihead_weights_find(p, name, weights) : status;
+}
+
+static clattn_status find_feed_forward(const clattn_parameters *p, const char *prefix, clattn_feedforward_weights *w) {
+    clattn_status status = CLATTN_OK;
+    *w = (clattn_feedforward_weights){.linear1_bias = clattn_parameters_get(p, prefix, "linear1.bias"),
+                                      .linear2_bias = clattn_parameters_get(p, prefix, "linear2.bias")};
+    CLA_TRY(clattn_parameters_find(p, prefix, "linear1.weight", &w->linear1));
+    CLA_TRY(clattn_parameters_find(p, prefix, "linear2.weight", &w->linear2));
+done:
+    return status;
+}
+
+/* Norms of PyTorch's layers have a weight; a bias they may lack. */
+static clattn_status find_norm(const clattn_parameters *p, const char *prefix, const char *part,
+                               clattn_norm_weights *norm) {
+    clattn_status status = CLATTN_OK;
+    char name[NAME];
+    CLA_TRY(join(name, prefix, part));
+    CLA_TRY(clattn_parameters_find(p, name, "weight", &norm->weight));
+    norm->bias = clattn_parameters_get(p, name, "bias");
+done:
+    return status;
+}
+
+clattn_status clattn_encoder_layer_weights_find(const clattn_parameters *p, const char *prefix,
+                                                clattn_encoder_layer_weights *w) {
+    clattn_status status = CLATTN_OK;
+    CLA_CHECK(p && w, CLATTN_E_ARGUMENT, "encoder_layer_weights_find: %s is NULL", p ? "weights" : "parameters");
+    CLA_TRY(find_attention(p, prefix, "self_attn.", &w->self_attn));
+    CLA_TRY(find_feed_forward(p, prefix, &w->feedforward));
+    CLA_TRY(find_norm(p, prefix, "norm1.", &w->norm1));
+    CLA_TRY(find_norm(p, prefix, "norm2.", &w->norm2));
+done:
+    return status;
+}
+
+clattn_status clattn_decoder_layer_weights_find(const clattn_parameters *p, const char *prefix,
+                                                clattn_decoder_layer_weights *w) {
+    clattn_status status = CLATTN_OK;
+    CLA_CHECK(p && w, CLATTN_E_ARGUMENT, "decoder_layer_weights_find: %s is NULL", p ? "weights" : "parameters");
+    CLA_TRY(find_attention(p, prefix, "self_attn.", &w->self_attn));
+    CLA_TRY(find_attention(p, prefix, "multihead_attn.", &w->cross_attn));
+    CLA_TRY(find_feed_forward(p, prefix, &w->feedforward));
+    CLA_TRY(find_norm(p, prefix, "norm1.", &w->norm1));
+    CLA_TRY(find_norm(p, prefix, "norm2.", &w->norm2));
+    CLA_TRY(find_norm(p, prefix, "norm3.", &w->norm3));
+done:
+    return status;
+}
+
+/* ---- stacks ---- */
+
+/* PREFIXlayers.I. */
+static clattn_status layer_prefix(char text[NAME], const char *prefix, int64_t i) {
+    char part[40];
+    snprintf(part, sizeof part, "layers.%lld.", (long long)i);
+    return join(text, prefix, part);
+}
+
+static clattn_status has_layer(const clattn_parameters *p, const char *prefix, int64_t i, bool *has) {
+    clattn_status status = CLATTN_OK;
+    char name[NAME];
+    *has = false;
+    CLA_TRY(layer_prefix(name, prefix, i));
+    *has = clattn_parameters_elements(p, name) > 0;
+done:
+    return status;
+}
+
+/* 0: the prefix is that of a single layer. */
+static clattn_status count_layers(const clattn_parameters *p, const char *prefix, int64_t *count) {
+    clattn_status status = CLATTN_OK;
+    bool has = true;
+    for (*count = -1; has && *count < CLA_STACK_LAYERS; ++*count)
+        CLA_TRY(has_layer(p, prefix, *count + 1, &has));
+done:
+    return status;
+}
+
+static void final_norm(const clattn_parameters *p, const char *prefix, bool *has_norm, clattn_norm_weights *norm) {
+    norm->weight = clattn_parameters_get(p, prefix, "norm.weight");
+    norm->bias = clattn_parameters_get(p, prefix, "norm.bias");
+    *has_norm = norm->weight.rank > 0;
+}
+
+clattn_status clattn_encoder_load(clattn_context *context, const clattn_parameters *p, const char *prefix,
+                                  const clattn_layer_options *options, clattn_encoder **encoder) {
+    clattn_status status = CLATTN_OK;
+    clattn_encoder_layer_weights *layers = NULL;
+    clattn_encoder_weights weights = {0};
+    char name[NAME];
+    int64_t count = 0;
+    CLA_CHECK(encoder, CLATTN_E_ARGUMENT, "encoder_load: encoder is NULL");
+    *encoder = NULL;
+    CLA_CHECK(p, CLATTN_E_ARGUMENT, "encoder_load: parameters is NULL");
+    CLA_TRY(count_layers(p, prefix, &count));
+    CLA_TRY(cla_alloc((size_t)count + 1, sizeof *layers, "layers", &layers));
+    if (count == 0)
+        CLA_TRY(clattn_encoder_layer_weights_find(p, prefix, &layers[0]));
+    for (int64_t i = 0; i < count; i++) {
+        CLA_TRY(layer_prefix(name, prefix, i));
+        CLA_TRY(clattn_encoder_layer_weights_find(p, name, &layers[i]));
+    }
+    weights.layers = layers;
+    weights.count = count ? count : 1;
+    if (count > 0)
+        final_norm(p, prefix, &weights.has_norm, &weights.norm);
+    CLA_TRY(clattn_encoder_create(context, &weights, options, encoder));
+done:
+    cla_free(layers);
+    return status;
+}
+
+clattn_status clattn_decoder_load(clattn_context *context, const clattn_parameters *p, const char *prefix,
+                                  const clattn_layer_options *options, clattn_decoder **decoder) {
+    clattn_status status = CLATTN_OK;
+    clattn_decoder_layer_weights *layers = NULL;
+    clattn_decoder_weights weights = {0};
+    char name[NAME];
+    int64_t count = 0;
+    CLA_CHECK(decoder, CLATTN_E_ARGUMENT, "decoder_load: decoder is NULL");
+    *decoder = NULL;
+    CLA_CHECK(p, CLATTN_E_ARGUMENT, "decoder_load: parameters is NULL");
+    CLA_TRY(count_layers(p, prefix, &count));
+    CLA_TRY(cla_alloc((size_t)count + 1, sizeof *layers, "layers", &layers));
+    if (count == 0)
+        CLA_TRY(clattn_decoder_layer_weights_find(p, prefix, &layers[0]));
+    for (int64_t i = 0; i < count; i++) {
+        CLA_TRY(layer_prefix(name, prefix, i));
+        CLA_TRY(clattn_decoder_layer_weights_find(p, name, &layers[i]));
+    }
+    weights.layers = layers;
+    weights.count = count ? count : 1;
+    if (count > 0)
+        final_norm(p, prefix, &weights.has_norm, &weights.norm);
+    CLA_TRY(clattn_decoder_create(context, &weights, options, decoder));
+done:
+    cla_free(layers);
     return status;
 }

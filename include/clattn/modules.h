@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules of the Transformer: multi-head attention, as torch.nn has it, and more general where it costs nothing.
+/* Modules of the Transformer: multi-head attention, feed-forward, stacks of encoder and decoder layers, and decoding
+ * with caches. As torch.nn has them, and more general where it costs nothing.
  *
  * Weights are plain structs of borrowed tensors (buffers, or host arrays, which are slower on OpenCL devices), which
  * live as long as the module; clattn_parameters holds such, and the *_load functions find them by PyTorch's names. A
@@ -106,6 +107,154 @@ typedef struct clattn_multihead_args {
  * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT, CLATTN_E_UNSUPPORTED, CLATTN_E_LIMIT, and the device's.
  * Source   Vaswani et al. 2017 section 3.2.2. */
 CLATTN_API clattn_status clattn_multihead_run(clattn_multihead *multihead, const clattn_multihead_args *args);
+
+/* ---- feed-forward ---- */
+
+/* y = W2 act(W1 x + b1) + b2, or gated: y = W2 (act(Wg x + bg) * (W1 x + b1)) + b2. */
+typedef struct clattn_feedforward_weights {
+    bool transposed;                     /* as for attention */
+    clattn_tensor linear1, linear1_bias; /* [F, E], optional [F] */
+    clattn_tensor gate, gate_bias;       /* optional [F, E], [F] */
+    clattn_tensor linear2, linear2_bias; /* [E, F], optional [E] */
+} clattn_feedforward_weights;
+
+typedef struct clattn_feedforward_options {
+    clattn_activation activation; /* none counts as CLATTN_ACTIVATION_RELU, PyTorch's default */
+} clattn_feedforward_options;
+
+typedef struct clattn_feedforward clattn_feedforward;
+
+CLATTN_API clattn_status clattn_feedforward_create(clattn_context *context, const clattn_feedforward_weights *weights,
+                                                   const clattn_feedforward_options *options,
+                                                   clattn_feedforward **feedforward);
+CLATTN_API void clattn_feedforward_destroy(clattn_feedforward *feedforward); /* NULL is allowed */
+CLATTN_API int64_t clattn_feedforward_parameter_count(const clattn_feedforward *feedforward);
+/* x [..., E] to y [..., E], rank 1 to 4; y may be x, as the same view. */
+CLATTN_API clattn_status clattn_feedforward_run(clattn_feedforward *feedforward, const clattn_tensor *x,
+                                                const clattn_tensor *y);
+
+/* ---- encoder ---- */
+
+/* LayerNorm or RMSNorm of the last axis. */
+typedef struct clattn_norm_weights {
+    clattn_tensor weight, bias; /* each optional, [E] */
+} clattn_norm_weights;
+
+/* Of one encoder or decoder layer. All zero but heads is PyTorch's default layer, batch first. */
+typedef struct clattn_layer_options {
+    int64_t heads, key_heads;     /* as for attention */
+    bool norm_first;              /* x + f(norm(x)); else norm(x + f(x)) */
+    clattn_activation activation; /* none counts as CLATTN_ACTIVATION_RELU */
+    clattn_norm_kind norm;
+    double norm_epsilon; /* 0: 1e-5 */
+    bool batch_second;
+} clattn_layer_options;
+
+typedef struct clattn_encoder_layer_weights {
+    clattn_multihead_weights self_attn;
+    clattn_feedforward_weights feedforward;
+    clattn_norm_weights norm1, norm2; /* after, or before, self-attention and feed-forward */
+} clattn_encoder_layer_weights;
+
+typedef struct clattn_encoder_weights {
+    const clattn_encoder_layer_weights *layers; /* [count]; the struct is copied */
+    int64_t count;                              /* 1: a single layer */
+    bool has_norm;                              /* a norm behind the last layer, with both weights optional */
+    clattn_norm_weights norm;
+} clattn_encoder_weights;
+
+typedef struct clattn_encoder clattn_encoder;
+
+CLATTN_API clattn_status clattn_encoder_create(clattn_context *context, const clattn_encoder_weights *weights,
+                                               const clattn_layer_options *options, clattn_encoder **encoder);
+/* Weights by the names of nn.TransformerEncoderLayer (PREFIXself_attn.in_proj_weight ..., PREFIXlinear1.weight ...,
+ * PREFIXnorm1.weight ...), or of nn.TransformerEncoder: PREFIXlayers.0.self_attn.in_proj_weight ..., and
+ * PREFIXnorm.weight where there is a final norm. */
+CLATTN_API clattn_status clattn_encoder_layer_weights_find(const clattn_parameters *parameters, const char *prefix,
+                                                           clattn_encoder_layer_weights *weights);
+CLATTN_API clattn_status clattn_encoder_load(clattn_context *context, const clattn_parameters *parameters,
+                                             const char *prefix, const clattn_layer_options *options,
+                                             clattn_encoder **encoder);
+CLATTN_API void clattn_encoder_destroy(clattn_encoder *encoder); /* NULL is allowed */
+CLATTN_API int64_t clattn_encoder_parameter_count(const clattn_encoder *encoder);
+CLATTN_API int64_t clattn_encoder_layer_count(const clattn_encoder *encoder);
+
+typedef struct clattn_encoder_args {
+    clattn_tensor x; /* [B, N, E]; unbatched [N, E] */
+    clattn_tensor y; /* out, of the same shape; may be x, as the same view */
+    clattn_module_masks masks;
+    const clattn_tensor *hidden; /* host array [layers] or NULL: out, each optional, what each layer gives */
+} clattn_encoder_args;
+
+/* Special, dtypes, errors as for clattn_multihead_run. Source  Vaswani et al. 2017 section 3.1; Xiong et al. 2020 for
+ * norms before. */
+CLATTN_API clattn_status clattn_encoder_run(clattn_encoder *encoder, const clattn_encoder_args *args);
+
+/* ---- decoder ---- */
+
+typedef struct clattn_decoder_layer_weights {
+    clattn_multihead_weights self_attn, cross_attn; /* PyTorch names the second multihead_attn */
+    clattn_feedforward_weights feedforward;
+    clattn_norm_weights norm1, norm2, norm3; /* of self-attention, cross attention, feed-forward */
+} clattn_decoder_layer_weights;
+
+typedef struct clattn_decoder_weights {
+    const clattn_decoder_layer_weights *layers; /* [count]; the struct is copied */
+    int64_t count;
+    bool has_norm;
+    clattn_norm_weights norm;
+} clattn_decoder_weights;
+
+typedef struct clattn_decoder clattn_decoder;
+
+CLATTN_API clattn_status clattn_decoder_create(clattn_context *context, const clattn_decoder_weights *weights,
+                                               const clattn_layer_options *options, clattn_decoder **decoder);
+/* As for the encoder: PREFIXself_attn, PREFIXmultihead_attn, PREFIXlinear1 ..., PREFIXnorm3; PREFIXlayers.0. ... */
+CLATTN_API clattn_status clattn_decoder_layer_weights_find(const clattn_parameters *parameters, const char *prefix,
+                                                           clattn_decoder_layer_weights *weights);
+CLATTN_API clattn_status clattn_decoder_load(clattn_context *context, const clattn_parameters *parameters,
+                                             const char *prefix, const clattn_layer_options *options,
+                                             clattn_decoder **decoder);
+CLATTN_API void clattn_decoder_destroy(clattn_decoder *decoder); /* after its caches; NULL is allowed */
+CLATTN_API int64_t clattn_decoder_parameter_count(const clattn_decoder *decoder);
+CLATTN_API int64_t clattn_decoder_layer_count(const clattn_decoder *decoder);
+
+/* What decoding some sequences token by token keeps: keys and values of the targets so far (self), and of the memory
+ * (cross), which are found once. */
+typedef struct clattn_decoder_cache clattn_decoder_cache;
+
+typedef struct clattn_decoder_cache_options {
+    int64_t batch;      /* B */
+    int64_t capacity;   /* targets of a sequence, at most */
+    bool has_dtype;     /* else the type of the sums of f32 calls, f32 */
+    clattn_dtype dtype; /* f32, f64, f16 or bf16 */
+} clattn_decoder_cache_options;
+
+/* Errors   CLATTN_E_ARGUMENT, CLATTN_E_DTYPE, CLATTN_E_UNSUPPORTED (bias_k in a self-attention), CLATTN_E_MEMORY,
+ *          CLATTN_E_LIMIT, and the device's. */
+CLATTN_API clattn_status clattn_decoder_cache_create(clattn_decoder *decoder,
+                                                     const clattn_decoder_cache_options *options,
+                                                     clattn_decoder_cache **cache);
+CLATTN_API void clattn_decoder_cache_destroy(clattn_decoder_cache *cache); /* NULL is allowed */
+/* Targets in it; every sequence has as many. */
+CLATTN_API int64_t clattn_decoder_cache_length(const clattn_decoder_cache *cache);
+/* Forgets targets from `length` on: 0 to begin anew. Errors: CLATTN_E_ARGUMENT (more than there are). */
+CLATTN_API clattn_status clattn_decoder_cache_truncate(clattn_decoder_cache *cache, int64_t length);
+
+typedef struct clattn_decoder_args {
+    clattn_tensor x;      /* targets [B, N, E]; unbatched [N, E] */
+    clattn_tensor memory; /* [B, M, E], what the encoder gave; with a cache it may be absent after the first call */
+    clattn_tensor y;      /* out [B, N, E]; may be x, as the same view */
+    clattn_module_masks masks;        /* of self-attention */
+    clattn_module_masks memory_masks; /* of cross attention */
+    /* The targets come behind those in the cache, and are appended to it: self-attention is causal then, and has the
+     * whole length as its M. One pass over all targets, causal, gives the same. */
+    clattn_decoder_cache *cache;
+    const clattn_tensor *hidden; /* host array [layers] or NULL: out, each optional, what each layer gives */
+} clattn_decoder_args;
+
+/* Special, dtypes, errors as for clattn_multihead_run; CLATTN_E_LIMIT where the cache is full. */
+CLATTN_API clattn_status clattn_decoder_run(clattn_decoder *decoder, const clattn_decoder_args *args);
 
 #ifdef __cplusplus
 }

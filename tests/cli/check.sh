@@ -218,10 +218,13 @@ run 0 "ONNX's attention" "$vectors/onnx.safetensors" --algorithm all --filter 't
 rows Attention 70 $fused materialised blas reference
 run 0 "ONNX's rotary embedding" "$vectors/onnx.safetensors" --algorithm all --filter 'test_rotary*'
 rows RotaryEmbedding 6 -
-run 0 "PyTorch's multi-head attention on the CPU" "$vectors/torch.safetensors" --device cpu --filter 'mha_*'
-rows mha 20 -
-run 0 "PyTorch's multi-head attention" "$vectors/torch.safetensors" --filter 'mha_*'
-rows mha 20 -
+for device in cpu opencl; do
+    for modules in 'mha 20' 'encoder_layer 7' 'decoder_layer 5'; do
+        run 0 "PyTorch's ${modules% *} on $device" "$vectors/torch.safetensors" --device $device \
+            --filter "$(echo "$modules" | cut -c 1-3)_*"
+        rows ${modules% *} ${modules#* } -
+    done
+done
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
