@@ -10,6 +10,7 @@
 #include <clattn/cache.h>
 #include <clattn/io.h>
 #include <clattn/modules.h>
+#include <clattn/ops.h>
 
 #define CLA_CHECK_JOBS 4
 #define CLA_CHECK_ARRAYS 64
@@ -57,6 +58,8 @@ struct cla_check_job {
     clattn_layer_options layer_options;
     clattn_encoder_args encoder;
     clattn_decoder_args decoder;
+    clattn_norm_args norm;
+    clattn_softmax_args softmax;
     clattn_array arrays[CLA_CHECK_ARRAYS];
     size_t array_count;
     cla_check_output outputs[CLA_CHECK_OUTPUTS];
@@ -87,6 +90,9 @@ bool cla_check_build_rotary(cla_check_case *c);    /* check_rotary.c: RotaryEmbe
 bool cla_check_build_mha(cla_check_case *c);       /* check_mha.c: mha */
 bool cla_check_build_encoder(cla_check_case *c);   /* check_layers.c: encoder_layer, decoder_layer */
 bool cla_check_build_decoder(cla_check_case *c);
+bool cla_check_build_layer_norm(cla_check_case *c); /* check_norm.c: the norms and Softmax of ONNX */
+bool cla_check_build_rms_norm(cla_check_case *c);
+bool cla_check_build_softmax(cla_check_case *c);
 bool cla_check_build_clattn_run(cla_check_case *c); /* check_dump.c: dumps of `clattn run` */
 
 bool cla_check_error(cla_check_case *c, const char *format, ...) CLA_ARGS_PRINTF(2, 3);

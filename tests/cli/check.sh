@@ -218,6 +218,11 @@ run 0 "ONNX's attention" "$vectors/onnx.safetensors" --algorithm all --filter 't
 rows Attention 70 $fused materialised blas reference
 run 0 "ONNX's rotary embedding" "$vectors/onnx.safetensors" --algorithm all --filter 'test_rotary*'
 rows RotaryEmbedding 6 -
+run 0 "ONNX's norms" "$vectors/onnx.safetensors" --algorithm all --filter '*_normalization_*'
+rows LayerNormalization 4 -
+rows RMSNormalization 4 -
+run 0 "ONNX's softmax" "$vectors/onnx.safetensors" --algorithm all --filter 'test_softmax_*'
+rows Softmax 4 -
 for device in cpu opencl; do
     for modules in 'mha 20' 'encoder_layer 7' 'decoder_layer 5'; do
         run 0 "PyTorch's ${modules% *} on $device" "$vectors/torch.safetensors" --device $device \
