@@ -110,7 +110,7 @@ bool cla_check_dtype_of(cla_check_case *c, const char *tensor, clattn_dtype *dty
 
 cla_check_job *cla_check_job_of(cla_check_case *c, clattn_dtype dtype) {
     for (size_t i = 0; i < c->job_count; i++)
-        if (c->jobs[i].dtype == dtype)
+        if (c->jobs[i].dtype == dtype && !c->jobs[i].replaced.q)
             return &c->jobs[i];
     if (c->job_count == CLA_CHECK_JOBS) {
         cla_check_error(c, "more than %d types of results", CLA_CHECK_JOBS);
@@ -236,6 +236,8 @@ static const struct {
                 {"mha", cla_check_build_mha, false},
                 {"encoder_layer", cla_check_build_encoder, false},
                 {"decoder_layer", cla_check_build_decoder, false},
+                {"mha_causal_probe", cla_check_build_causal_probe, false},
+                {"mha_permutation_pe", cla_check_build_permutation, false},
                 {"clattn_run", cla_check_build_clattn_run, true}};
 
 bool cla_check_case_open(clattn_safetensors *file, const char *name, const char *description, cla_check_case *c) {

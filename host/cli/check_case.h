@@ -40,6 +40,11 @@ typedef struct cla_check_parameter {
     const clattn_array *array;
 } cla_check_parameter;
 
+/* sdpa_mask_1e9, where scores are replaced: arrays of the job, in f64. */
+typedef struct cla_check_replaced {
+    const clattn_array *q, *k, *v, *mask, *o, *weights;
+} cla_check_replaced;
+
 typedef struct cla_check_job cla_check_job;
 struct cla_check_job {
     clattn_dtype dtype;
@@ -60,6 +65,7 @@ struct cla_check_job {
     clattn_decoder_args decoder;
     clattn_norm_args norm;
     clattn_softmax_args softmax;
+    cla_check_replaced replaced;
     clattn_array arrays[CLA_CHECK_ARRAYS];
     size_t array_count;
     cla_check_output outputs[CLA_CHECK_OUTPUTS];
@@ -93,6 +99,8 @@ bool cla_check_build_decoder(cla_check_case *c);
 bool cla_check_build_layer_norm(cla_check_case *c); /* check_norm.c: the norms and Softmax of ONNX */
 bool cla_check_build_rms_norm(cla_check_case *c);
 bool cla_check_build_softmax(cla_check_case *c);
+bool cla_check_build_causal_probe(cla_check_case *c); /* check_probe.c: mha_causal_probe, mha_permutation_pe */
+bool cla_check_build_permutation(cla_check_case *c);
 bool cla_check_build_clattn_run(cla_check_case *c); /* check_dump.c: dumps of `clattn run` */
 
 bool cla_check_error(cla_check_case *c, const char *format, ...) CLA_ARGS_PRINTF(2, 3);

@@ -72,6 +72,8 @@ static bool fits(const cla_check_job *job, sizes *s) {
                  .N = q->shape[q->rank == 3 ? rows : 0],
                  .M = k->shape[q->rank == 3 ? rows : 0],
                  .batch_second = batch == 1 && q->rank == 3};
+    if (s->H < 1 || s->H > q->shape[q->rank - 1])
+        return false;
     const int64_t attn = clattn_tensor_elements(&a->masks.attn),
                   padding = clattn_tensor_elements(&a->masks.key_padding);
     return (a->masks.attn.rank == 0 || attn == (a->masks.attn.rank == 3 ? s->B * s->H : 1) * s->N * s->M) &&
@@ -84,7 +86,8 @@ bool cla_check_dead_rows(cla_check_case *c, cla_check_job *job, bool has_extra) 
     if (has_extra || !fits(job, &s)) /* what does not fit is for the call to refuse */
         return true;
     for (size_t i = 0; i < job->parameter_count; i++)
-        if (strcmp(job->parameters[i].name, "out_proj.bias") == 0 &&
+        if (strcmp(job->parameters[i].name, "out_proj.bias") == 0 && job->parameters[i].array->rank == 1 &&
+            job->parameters[i].array->shape[0] == job->multihead.y.shape[job->multihead.y.rank - 1] &&
             clattn_array_convert(job->parameters[i].array, CLATTN_F64, &bias) != CLATTN_OK)
             return cla_check_error(c, "%s", clattn_last_error());
     for (int64_t row = 0; row < s.B * s.N; row++) {

@@ -231,7 +231,7 @@ void cla_check_run(const cla_check_case *c, const cla_check_target *target, cla_
     if (c->error[0])
         fail(&a, c->error);
     for (size_t i = 0; i < c->job_count && !c->error[0]; i++)
-        without ? run_without(&a, &c->jobs[i]) : run_attention(&a, &c->jobs[i]);
+        without || c->jobs[i].call ? run_without(&a, &c->jobs[i]) : run_attention(&a, &c->jobs[i]);
     cla_check_report_add(report, target, c->op,
                          a.failed    ? CLA_CHECK_FAILED
                          : a.skip[0] ? CLA_CHECK_SKIPPED
