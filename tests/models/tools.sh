@@ -9,15 +9,15 @@ passed=0
 failed=0
 
 # Runs a command, whose exit status is the verdict.
-check() { # NAME COMMAND...
-    name=$1
+check() { # LABEL COMMAND...
+    label=$1
     shift
     if "$@" >log 2>&1; then
         passed=$((passed + 1))
-        grep '^ok' log || echo "ok: $name"
+        grep '^ok' log || echo "ok: $label"
     else
         failed=$((failed + 1))
-        echo "FAILED: $name"
+        echo "FAILED: $label"
         sed 's/^/    /' log
     fi
 }
