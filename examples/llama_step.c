@@ -17,6 +17,11 @@ static clattn_tensor heads_of(clattn_buffer *buffer, int64_t N, int64_t width, i
     return clattn_tensor_permute(clattn_tensor_split(flat, 1, count), (const int[]){1, 0, 2});
 }
 
+/* Rows of a table of angles for positions from .. from + N - 1: [1, N, pairs]. */
+static clattn_tensor angles_of(clattn_tensor table, int64_t from, int64_t N) {
+    return clattn_tensor_split(clattn_tensor_slice(table, 0, from, N), 0, 1);
+}
+
 /* ---- parts of a layer ---- */
 
 /* y = x W^T; `width` columns of y from `from` on. */
@@ -50,9 +55,8 @@ static bool attend(const llama *m, const llama_layer *layer, int64_t N, int64_t 
     const clattn_rotary_args rotary = {.x = turned,
                                        .y = turned,
                                        .options = {.dims = s->rotated, .pairs = CLATTN_ROTARY_ADJACENT},
-                                       .offsets = &from,
-                                       .cos = m->cos,
-                                       .sin = m->sin};
+                                       .cos = angles_of(m->cos, from, N),
+                                       .sin = angles_of(m->sin, from, N)};
     clattn_attention_args attention = {.q = heads_of(m->qkv, N, width, 0, s->H, s->D),
                                        .k = heads_of(m->qkv, N, width, q, s->Hk, s->D),
                                        .v = heads_of(m->qkv, N, width, q + k, s->Hk, s->D),
