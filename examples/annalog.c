@@ -61,7 +61,7 @@ static bool take_feedforward(annalog *a, const char *prefix, clattn_feedforward_
 static const clattn_layer_options layer_options = {.heads = HEADS}; /* norms behind, ReLU: as PyTorch's default */
 
 static bool take_encoder(annalog *a) {
-    clattn_encoder_layer_weights layers[LAYERS] = {{.norm1 = {{0}}}};
+    clattn_encoder_layer_weights layers[LAYERS] = {0};
     bool ok = true;
     for (int i = 0; ok && i < LAYERS; i++) {
         char prefix[64];
@@ -76,7 +76,7 @@ static bool take_encoder(annalog *a) {
 }
 
 static bool take_decoder(annalog *a) {
-    clattn_decoder_layer_weights layers[LAYERS] = {{.norm1 = {{0}}}};
+    clattn_decoder_layer_weights layers[LAYERS] = {0};
     bool ok = true;
     for (int i = 0; ok && i < LAYERS; i++) {
         char prefix[64];
