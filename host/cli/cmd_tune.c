@@ -133,8 +133,11 @@ static int open_device(job *j, const char *spec) {
     if (exit_status != CLA_EXIT_OK)
         return exit_status;
     clattn_context_info(j->context, &j->device);
-    printf("device %s: %s (%s, %s)\n", j->device.spec, j->device.name, j->device.platform, j->device.driver);
     return CLA_EXIT_OK;
+}
+
+static void print_device(const job *j) {
+    printf("device %s: %s (%s, %s)\n", j->device.spec, j->device.name, j->device.platform, j->device.driver);
 }
 
 /* ---- what there is ---- */
@@ -143,6 +146,7 @@ static int show(job *j) {
     clattn_tuned entry;
     const char *file = clattn_tuning_file(j->context), *skipped = clattn_tuning_skipped(j->context);
     size_t count = 0;
+    print_device(j);
     printf("record %s\n", *file ? file : "none: CLATTN_TUNING_FILE or CLATTN_CACHE_DIR is off");
     for (; clattn_tuning_entry(j->context, count, &entry); count++)
         printf("  %s: %s, %.4g ms against %.4g ms by default\n", entry.key, entry.value, entry.ms, entry.default_ms);
@@ -196,7 +200,11 @@ static int measure(job *j) {
     const double start = cla_seconds(), end = start + j->limit;
     const char *to = j->out ? j->out : clattn_tuning_file(j->context);
     int exit_status = CLA_EXIT_OK;
+    clattn_status status = clattn_tuning_save(j->context, to); /* what cannot be written is said before the minutes */
+    if (status != CLATTN_OK)
+        return cla_fail_status(status, "tune");
     tune.algorithms = j->algorithms_given ? j->wanted : NULL;
+    print_device(j);
     printf("  %-13s %10s %10s %7s  %s\n", "algorithm", "default ms", "best ms", "gain", "variant");
     watch_interrupts();
     for (int i = 0; i < j->count; i++) {
@@ -218,7 +226,7 @@ static int measure(job *j) {
         else
             cla_tune_problem(&tune, &problem, &result);
         print_result(&result);
-        clattn_status status = cla_tune_record(j->context, &result);
+        status = cla_tune_record(j->context, &result);
         if (status == CLATTN_OK) /* after each, so that nothing is lost */
             status = clattn_tuning_save(j->context, to);
         if (status != CLATTN_OK)

@@ -2,45 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # clattn tune: usage errors, a small problem within a limit, the record that runs then follow, --show, --out.
 #   tune.sh CLATTN      last line: N passed, N failed; exit status 1 when something failed
-set -u
-case $1 in /*) clattn=$1 ;; *) clattn=$PWD/$1 ;; esac
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-passed=0
-failed=0
+. "$(dirname "$0")/judge.sh"
+verb=tune
 CLATTN_TUNING_FILE=$work/record/tuning.txt
 export CLATTN_TUNING_FILE
-
-ok() { passed=$((passed + 1)); }
-not_ok() {
-    failed=$((failed + 1))
-    echo "FAIL $1"
-    sed 's/^/    /' "$work/out" "$work/err" | head -20
-}
-
-# run STATUS NAME ARGUMENTS...: the exit status must be STATUS; a usage error is one line on stderr
-run() {
-    want=$1
-    name=$2
-    shift 2
-    "$clattn" tune "$@" >"$work/out" 2>"$work/err"
-    status=$?
-    if [ "$status" -ne "$want" ]; then
-        not_ok "$name: exit status $status, not $want"
-    elif [ "$want" -eq 2 ] && [ "$(wc -l <"$work/err")" -ne 1 ]; then
-        not_ok "$name: not one line on stderr"
-    else
-        ok
-    fi
-}
-says() { # NAME PATTERN
-    if grep -Eq -- "$2" "$work/out" "$work/err"; then ok; else not_ok "$1: no line has $2"; fi
-}
-holds() { # NAME COMMAND...
-    what=$1
-    shift
-    if "$@" >/dev/null 2>&1; then ok; else not_ok "$what"; fi
-}
 
 # ---- wrong use ----
 run 2 "an unknown word" 'n8 d8 fast'
@@ -88,20 +53,19 @@ holds "and stays" [ "$(cat "$work/notes")" = 'my notes' ]
 
 # ---- the time ends ----
 run 0 "no time for all" 'h2 q1 k2048 d16' 'h2 q1 k1024 d16' 'h2 q1 k512 d16' --algorithms fused_split --limit 0.001
-says "no time for all" 'the time is over; [12] of 3 problems were not tuned'
+says "no time for all" 'the time is over; [123] of 3 problems were not tuned'
 
 # ---- Ctrl-C: what was found is saved ----
 rm -f "$work/record/tuning.txt"
 "$clattn" tune 'h2 q1 k2048 d16' 'h8 n2048 d64' 'h8 n2048 d128' --limit 300 >"$work/out" 2>"$work/err" &
 child=$!
 for _ in $(seq 600); do
-    [ -s "$work/record/tuning.txt" ] && break
+    grep -q '^b1 h8 n2048 d64' "$work/out" && break
     sleep 0.1
 done
 kill -INT "$child" 2>/dev/null
 wait "$child"
-says "interrupted" 'interrupted; [12] of 3 problems were not tuned|^record'
+says "interrupted" 'interrupted; [12] of 3 problems were not tuned'
 holds "interrupted: the record is whole" grep -q '^device ' "$work/record/tuning.txt"
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+finish
