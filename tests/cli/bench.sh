@@ -2,45 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # clattn bench: usage errors, table, crossovers, JSON, plot, and that what is too long is cut.
 #   bench.sh CLATTN      last line: N passed, N failed; exit status 1 when something failed
-set -u
+. "$(dirname "$0")/judge.sh"
+verb=bench
 ASAN_OPTIONS=${ASAN_OPTIONS:-}:allocator_may_return_null=1
 export ASAN_OPTIONS
-case $1 in /*) clattn=$1 ;; *) clattn=$PWD/$1 ;; esac
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-passed=0
-failed=0
-
-ok() { passed=$((passed + 1)); }
-not_ok() {
-    failed=$((failed + 1))
-    echo "FAIL $1"
-    sed 's/^/    /' "$work/out" "$work/err" | head -20
-}
-
-# run STATUS NAME ARGUMENTS...: the exit status must be STATUS; a usage error is one line on stderr, and none on stdout
-run() {
-    want=$1
-    name=$2
-    shift 2
-    "$clattn" bench "$@" >"$work/out" 2>"$work/err"
-    status=$?
-    if [ "$status" -ne "$want" ]; then
-        not_ok "$name: exit status $status, not $want"
-    elif [ "$want" -eq 2 ] && { [ "$(wc -l <"$work/err")" -ne 1 ] || [ -s "$work/out" ]; }; then
-        not_ok "$name: not one line on stderr"
-    else
-        ok
-    fi
-}
-says() { # NAME PATTERN
-    if grep -Eq -- "$2" "$work/out" "$work/err"; then ok; else not_ok "$1: no line has $2"; fi
-}
-holds() { # NAME COMMAND...
-    what=$1
-    shift
-    if "$@" >/dev/null 2>&1; then ok; else not_ok "$what"; fi
-}
 
 # ---- wrong use ----
 run 2 "no problem"
@@ -123,5 +88,4 @@ run 1 "no gnuplot" 'n8 d8' --plot "$work/c.svg" --devices cpu --algorithms refer
 says "no gnuplot" 'install the package gnuplot-nox'
 holds "no gnuplot: nothing is measured" [ ! -s "$work/out" ]
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+finish

@@ -2,39 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # clattn check: usage errors, verdicts on files made here, and the packed vectors on every algorithm.
 #   check.sh CLATTN [VECTORS]      last line: N passed, N failed; exit status 1 when something failed
-set -u
-clattn=$1
+. "$(dirname "$0")/judge.sh"
+verb=check
 vectors=${2:-$(dirname "$0")/../vectors}
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-passed=0
-failed=0
 
-ok() { passed=$((passed + 1)); }
-not_ok() {
-    failed=$((failed + 1))
-    echo "FAIL $1"
-    sed 's/^/    /' "$work/out" "$work/err" | head -20
-}
-
-# run STATUS NAME ARGUMENTS...: the exit status must be STATUS; a usage error is one line on stderr, and none on stdout
-run() {
-    want=$1
-    name=$2
-    shift 2
-    "$clattn" check "$@" >"$work/out" 2>"$work/err"
-    status=$?
-    if [ "$status" -ne "$want" ]; then
-        not_ok "$name: exit status $status, not $want"
-    elif [ "$want" -eq 2 ] && { [ "$(wc -l <"$work/err")" -ne 1 ] || [ -s "$work/out" ]; }; then
-        not_ok "$name: not one line on stderr"
-    else
-        ok
-    fi
-}
-says() { # NAME PATTERN
-    if grep -Eq -- "$2" "$work/out" "$work/err"; then ok; else not_ok "$1: no line has $2"; fi
-}
 last() { # NAME LINE
     if [ "$(tail -n 1 "$work/out")" = "$2" ]; then ok; else not_ok "$1: the last line is not '$2'"; fi
 }
@@ -231,5 +202,4 @@ for device in cpu opencl; do
     done
 done
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+finish

@@ -3,36 +3,22 @@
 # bench/peers.py, with clattn alone and with those peers that are small: scenarios, goals, results compared, memory,
 # files written. PyTorch, ONNX Runtime and OpenVINO are not asked for: each absent peer is a line with its reason.
 #   peers.sh CLATTN      last line: N passed, N failed; exit status 1 when something failed
-set -u
+. "$(dirname "$0")/judge.sh"
 build=$(cd "$(dirname "$1")" && pwd)
 root=$(cd "$(dirname "$0")/../.." && pwd)
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-passed=0
-failed=0
 
+cd "$work" || exit 1
 if ! command -v python3 >/dev/null; then
     echo "skipped 1: there is no python3"
     echo "0 passed, 0 failed"
     exit 0
 fi
 
-ok() { passed=$((passed + 1)); }
-not_ok() {
-    failed=$((failed + 1))
-    echo "FAIL $1"
-    sed 's/^/    /' "$work/out" "$work/err" | tail -5
-}
 run() { # STATUS NAME ARGUMENTS...
     want=$1
     name=$2
     shift 2
-    (cd "$work" && python3 "$root/bench/peers.py" --build "$build" --out "$work/results" --rounds 1 "$@") >"$work/out" 2>"$work/err"
-    status=$?
-    if [ "$status" -eq "$want" ]; then ok; else not_ok "$name: exit status $status, not $want"; fi
-}
-says() { # NAME PATTERN [FILE]
-    if grep -Eq -- "$2" "${3:-$work/out}"; then ok; else not_ok "$1: no line has $2"; fi
+    ends "$want" "$name" python3 "$root/bench/peers.py" --build "$build" --out "$work/results" --rounds 1 "$@"
 }
 
 # ---- wrong use ----
@@ -93,11 +79,7 @@ if grep -q '^old$' "$work/doc.md"; then not_ok "the old part is still there"; el
 
 # ---- errors: our rows, and those of peers that are there ----
 printf '# x\n<!-- accuracy -->\nold\n<!-- /accuracy -->\n' >"$work/doc.md"
-if python3 "$root/bench/accuracy.py" --build "$build" --queries 1 --docs "$work/doc.md" >"$work/out" 2>"$work/err"; then
-    ok
-else
-    not_ok "accuracy"
-fi
+ends 0 "accuracy" python3 "$root/bench/accuracy.py" --build "$build" --queries 1 --docs "$work/doc.md"
 says "accuracy: ours" '^\| f32 \| `fused_lanes` \|( [0-9.e-]+ \([0-9.]+\) \|){5}$' "$work/doc.md"
 says "accuracy: peers are counted" '^[012] peers, [012] absent$' "$work/err"
 if python3 -c 'import torch' 2>/dev/null; then
@@ -106,5 +88,4 @@ else
     says "PyTorch is absent" '^skipped peer torch: ' "$work/err"
 fi
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+finish

@@ -3,40 +3,18 @@
 # What a device can do at most, and how near its kernels come: `clattn devices --peak`, `bench --file --peak --profile
 # --roofline`, `run --profile`.
 #   profile.sh CLATTN      last line: N passed, N failed; exit status 1 when something failed
-set -u
+. "$(dirname "$0")/judge.sh"
+verb=""
 ASAN_OPTIONS=${ASAN_OPTIONS:-}:allocator_may_return_null=1
 export ASAN_OPTIONS
-case $1 in /*) clattn=$1 ;; *) clattn=$PWD/$1 ;; esac
 fox=$(cd "$(dirname "$0")/../.." && pwd)/examples/data/fox.safetensors
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-passed=0
-failed=0
 
-ok() { passed=$((passed + 1)); }
-not_ok() {
-    failed=$((failed + 1))
-    echo "FAIL $1"
-    sed 's/^/    /' "$work/out" "$work/err" | head -20
-}
-run() { # STATUS NAME ARGUMENTS...
-    want=$1
-    name=$2
-    shift 2
-    "$clattn" "$@" >"$work/out" 2>"$work/err"
-    status=$?
-    if [ "$status" -eq "$want" ]; then ok; else not_ok "$name: exit status $status, not $want"; fi
-}
-says() { # NAME PATTERN [FILE]
-    if grep -Eq -- "$2" "${3:-$work/out}"; then ok; else not_ok "$1: no line has $2"; fi
-}
-wrong() { # NAME PATTERN ARGUMENTS...: exit status 2 and one line that says so
+wrong() { # NAME PATTERN ARGUMENTS...: a usage error that says so
     name=$1
     pattern=$2
     shift 2
     run 2 "$name" "$@"
     says "$name" "$pattern" "$work/err"
-    if [ "$(wc -l <"$work/err")" -eq 1 ]; then ok; else not_ok "$name: not one line on stderr"; fi
 }
 
 # ---- devices ----
@@ -111,5 +89,4 @@ says "run --roofline" '<svg' "$work/run.svg"
 wrong "run --profile without kernels" 'cpu runs no kernels' run "$fox:q" "$fox:k" "$fox:v" -o "$work/o2.npy" --device cpu --profile
 if [ -e "$work/o2.npy" ]; then not_ok "a run that failed left a file"; else ok; fi
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+finish

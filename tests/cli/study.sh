@@ -2,44 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # clattn study: usage errors, each experiment on the cpu and on the OpenCL device, in f64 and f32, JSON, plots.
 #   study.sh CLATTN      last line: N passed, N failed; exit status 1 when something failed
-set -u
-case $1 in /*) clattn=$1 ;; *) clattn=$PWD/$1 ;; esac
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/judge.sh"
+verb=study
 cd "$work" || exit 1
-passed=0
-failed=0
-
-ok() { passed=$((passed + 1)); }
-not_ok() {
-    failed=$((failed + 1))
-    echo "FAIL $1"
-    sed 's/^/    /' out err | head -40
-}
-
-# run STATUS NAME ARGUMENTS...: a usage error is one line on stderr, and nothing else
-run() {
-    want=$1
-    name=$2
-    shift 2
-    "$clattn" study "$@" >out 2>err
-    status=$?
-    if [ "$status" -ne "$want" ]; then
-        not_ok "$name: exit status $status, not $want"
-    elif [ "$want" -eq 2 ] && { [ "$(wc -l <err)" -ne 1 ] || [ -s out ]; }; then
-        not_ok "$name: not one line on stderr alone"
-    else
-        ok
-    fi
-}
-says() { # NAME PATTERN
-    if grep -Eq -- "$2" out err; then ok; else not_ok "$1: no line has $2"; fi
-}
-holds() { # NAME COMMAND...
-    what=$1
-    shift
-    if "$@" >/dev/null 2>&1; then ok; else not_ok "$what"; fi
-}
 
 # ---- wrong use ----
 run 2 "no name"
@@ -88,5 +53,4 @@ says "all says what is skipped" '^gradient is skipped: it waits'
 holds "a plot of each" [ -s a-scale.svg ] && [ -s a-cost.svg ]
 holds "JSON says what is skipped" grep -q '"skipped":' a.json
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+finish
