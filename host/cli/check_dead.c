@@ -14,7 +14,7 @@ typedef struct sizes {
 static double mask_value(const clattn_tensor *t, int64_t at) {
     double x = 0;
     clattn_convert(&x, CLATTN_F64, (const char *)t->host + (size_t)at * clattn_dtype_size(t->dtype), t->dtype, 1);
-    return t->dtype == CLATTN_BOOL ? (x != 0 ? -INFINITY : 0) : x;
+    return t->dtype == CLATTN_BOOL || t->dtype == CLATTN_U8 ? (x != 0 ? -INFINITY : 0) : x;
 }
 
 /* Masks are dense, as they are read. */
