@@ -192,6 +192,8 @@ typedef struct cla_linear_args {
     cl_int act;              /* a CLA_ACT */
     cl_int has_bias;
     cl_int x_type, w_type, b_type, y_type;
+    cl_int terms; /* of a panel of W: all, or so many at a time */
+    cl_int pad;
 } cla_linear_args;
 
 /* How a row of a tensor is read; see axes.clh. */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y = act(x W^T + b) for CPU-class devices. A work-item, alone in its group, owns a.rows rows and a.panels panels of NR =
- * NV LANES columns. It lays up to KC terms of a panel of W out as [k][NR] in private memory, whatever the type and
- * strides of W, and takes MR rows of x against it at a time: MR x NV vectors of sums stay in registers.
+ * NV LANES columns. It lays a.terms terms of a panel of W out as [k][NR] in private memory, whatever the type and
+ * strides of W, and takes MR rows of x against it at a time: MR x NV vectors of sums stay in registers. Sums of more
+ * terms wait behind the panel until the next ones are laid out.
  * x is of type real, with any strides.
- * Key: REAL; LANES; STAGED 1: w, b and y may be of any type, 0: they are real; MR; NV; KC, a multiple of 32; ROWS, the
- * most rows, a multiple of MR.
- * Private memory: (KC + ROWS + 1) NR numbers and 2 ROWS longs. No local memory, no barriers.
+ * Key: REAL; LANES; STAGED 1: w, b and y may be of any type, 0: they are real; MR; NV; ROWS, the most rows, a multiple of
+ * MR; ROOM, for a.terms and a row of sums each: for MR of them where a.terms is all of K, else for a.rows.
+ * Private memory: (ROOM + 1) NR numbers and 2 ROWS longs. No local memory, no barriers.
  * An element is one sum over k in order, so that its bits do not depend on what it is computed with. */
 #define NR (NV * LANES)
-#if ROWS % MR || KC % 32
+#if ROWS % MR
 #error "linear: impossible key"
 #endif
 
@@ -110,12 +111,12 @@ INLINE void multiply(real *sums, __global const real *x, const long *at, long st
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void linear(__global const real *x, __global const void *w, __global const void *b, __global void *y,
             const cla_linear_args a) {
-    real panel[KC * NR] __attribute__((aligned(64))), sums[ROWS * NR] __attribute__((aligned(64)));
-    real bias[NR] __attribute__((aligned(64)));
+    real panel[ROOM * NR] __attribute__((aligned(64))), bias[NR] __attribute__((aligned(64)));
+    real *sums = panel + a.terms * NR;
     long x_at[ROWS], y_at[ROWS];
     const int group = (int)get_group_id(0), across = group / a.row_blocks;
     const int m0 = (group - across * a.row_blocks) * a.rows, rows = min(a.rows, a.M - m0);
-    const int first = across * a.panels * NR, end = min(a.N, first + a.panels * NR), whole = a.K <= KC;
+    const int first = across * a.panels * NR, end = min(a.N, first + a.panels * NR), whole = a.K <= a.terms;
     for (int r = 0; r < (rows + MR - 1) / MR * MR; r++) { /* those after the last repeat it */
         const int row = m0 + min(r, rows - 1);
         x_at[r] = row_at(row, &a, a.x_0, a.x_s0, a.x_s1, a.x_s2);
@@ -123,8 +124,8 @@ void linear(__global const real *x, __global const void *w, __global const void 
     }
     for (int n = first; n < end; n += NR) {
         take_bias(bias, b, n, NR, &a);
-        for (int k = 0; k < a.K || k == 0; k += KC) {
-            const int terms = min(KC, a.K - k), last = a.K - k <= KC;
+        for (int k = 0; k < a.K || k == 0; k += a.terms) {
+            const int terms = min(a.terms, a.K - k), last = a.K - k <= a.terms;
             take_panel(panel, w, &a, n, k, terms);
             for (int r = 0; r < rows; r += MR) {
                 real *s = sums + (whole ? 0 : r * NR);

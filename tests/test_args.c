@@ -109,6 +109,8 @@ static const entry entries[] = {
     FIELD5(cla_linear_args, M, N, K, n1, n2),
     FIELD5(cla_linear_args, rows, row_blocks, panels, act, has_bias),
     FIELD4(cla_linear_args, x_type, w_type, b_type, y_type),
+    FIELD(cla_linear_args, terms),
+    FIELD(cla_linear_args, pad),
     STRUCT(cla_axes),
     FIELD5(cla_axes, n, rows, outer, count, length),
     FIELD(cla_axes, pad),

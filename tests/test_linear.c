@@ -2,6 +2,7 @@
 /* Linear layers: every algorithm against plain loops, over sizes, layouts, types and activations; what lies around the
  * tensors is NaN, and stays. */
 #include "linear_cases.h"
+#include "runtime/state.h"
 #include "testing.h"
 #include <stdlib.h>
 
@@ -309,4 +310,24 @@ Test(linear, f64_and_mixed_sums) {
         {.n2 = 12, .N = 12, .K = 2500, .w_type = CLATTN_F64, .x_type = CLATTN_F32, .y_type = CLATTN_F16},
     };
     CHECK_TABLE(cases);
+}
+
+/* Blocks of registers for vectors that this CPU may not have: the context is told that its device has them. */
+Test(linear, every_width_of_vectors) {
+    static const linear_case cases[] = {
+        {.n2 = 37, .N = 53, .K = 70, .bias = true, .activation = CLATTN_ACTIVATION_GELU},
+        {.n2 = 3, .N = 29, .K = 64, .w_type = CLATTN_Q8_0, .activation = CLATTN_ACTIVATION_SILU},
+        {.n2 = 21, .N = 29, .K = 64, .w_type = CLATTN_Q4_1, .bias = true},
+        {.n2 = 8, .N = 29, .K = 64, .w_type = CLATTN_Q4_0, .y_type = CLATTN_BF16},
+    };
+    static const uint32_t widths[] = {4, 8, 16};
+    clattn_context *context = NULL;
+    if (clattn_context_create("opencl", NULL, &context) != CLATTN_OK)
+        cr_skip_test("no OpenCL device");
+    for (int i = 0; i < 3; i++) {
+        context->info.vector_floats = widths[i];
+        for (size_t j = 0; j < sizeof cases / sizeof *cases; j++)
+            cr_expect_geq(check(context, &cases[j]), 1);
+    }
+    clattn_context_destroy(context);
 }

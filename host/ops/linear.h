@@ -7,7 +7,7 @@
 #include "ref/ref_linear.h"
 
 /* linear_lanes.c: our kernels for CPU-class devices. gemv wants W's terms side by side. */
-enum { CLA_GEMV_ROWS = 8 }; /* of x, for which it is ahead of `linear` */
+enum { CLA_GEMV_ROWS = 16 }; /* of x, for which it is ahead of `linear` */
 clattn_status cla_linear_gemv(clattn_context *context, const cla_linear *given);
 clattn_status cla_linear_lanes(clattn_context *context, const cla_linear *given);
 /* linear_clblast.c: a product by CLBlast, and what goes around it. */

@@ -14,10 +14,12 @@ typedef struct {
 } blocks;
 static const blocks block_table[] = {{16, 8, 3}, {8, 4, 3}, {4, 4, 3}};
 
-/* Private memory of a work-item: a panel of W, which should stay in the second cache, and sums of rows, which are
- * there for sums longer than a panel. */
-enum { PANEL_BYTES = 192 * 1024, SUM_BYTES = 24 * 1024 };
+/* Private memory of a work-item: a panel of W, which should stay in the second cache, and sums. Of W, PANEL_BYTES at a
+ * time are laid out where not all fits; each row of sums takes as much as a term. */
+enum { ROOM_BYTES = 224 * 1024, PANEL_BYTES = 96 * 1024, MOST_ROWS = 768 };
 enum { GROUPS_A_CORE = 4, ROWS_AT_LEAST = 32, CONVERTED = 16384 };
+/* gemv: rows of x together at most; W of a work-item at least, since a second thread takes 10 us to join in. */
+enum { TOKENS = 8, PIECE_BYTES = 112 * 1024, PIECES_A_CORE = 32 };
 
 static const blocks *blocks_for(const clattn_device_info *device, clattn_dtype dtype) {
     const int width = (int)device->vector_floats / (dtype == CLATTN_F64 ? 2 : 1);
@@ -74,14 +76,20 @@ done:
     return status;
 }
 
-/* Rows and columns of a work-item: few blocks of rows, since each lays W out again, but enough for every core. */
-static int64_t share(const clattn_device_info *device, const blocks *x, int most_rows, cla_linear_args *args) {
+/* Rows, columns and terms of a work-item: few blocks of rows, since each lays W out again, but enough for every core.
+ */
+static int64_t share(const clattn_device_info *device, const blocks *x, int64_t room, cla_linear_args *args) {
     const int64_t wanted = GROUPS_A_CORE * (int64_t)device->compute_units, width = x->lanes * x->vectors;
-    const int64_t panels = cla_ceil_div(args->N, width);
+    const int64_t panels = cla_ceil_div(args->N, width), most_terms = room * PANEL_BYTES / ROOM_BYTES;
+    const bool whole = args->K <= room - x->rows;
+    const int64_t passes = whole ? 1 : cla_ceil_div(args->K, most_terms);
+    const int64_t terms = whole ? cla_max(args->K, 1) : cla_round_up(cla_ceil_div(args->K, passes), 32);
+    const int64_t most_rows = whole ? MOST_ROWS : cla_min(MOST_ROWS, (room - terms) / x->rows * x->rows);
     int64_t row_blocks = cla_ceil_div(args->M, most_rows);
     if (row_blocks * panels < wanted)
         row_blocks = cla_max(row_blocks, cla_min(cla_ceil_div(wanted, panels), args->M / ROWS_AT_LEAST));
     const int64_t splits = cla_min(panels, cla_ceil_div(wanted, row_blocks));
+    args->terms = (cl_int)terms;
     args->rows = (cl_int)cla_round_up(cla_ceil_div(args->M, row_blocks), x->rows);
     args->row_blocks = (cl_int)cla_ceil_div(args->M, args->rows);
     args->panels = (cl_int)cla_ceil_div(panels, splits);
@@ -92,8 +100,7 @@ clattn_status cla_linear_lanes(clattn_context *context, const cla_linear *given)
     clattn_status status = CLATTN_OK;
     const clattn_device_info *device = cla_context_device(context);
     const blocks *x = blocks_for(device, given->dtype);
-    const int size = (int)clattn_dtype_size(given->dtype), width = x->lanes * x->vectors * size;
-    const int most = SUM_BYTES / width / x->rows * x->rows;
+    const int width = x->lanes * x->vectors * (int)clattn_dtype_size(given->dtype), room = ROOM_BYTES / width;
     cla_linear a = *given;
     clattn_buffer *scratch = NULL;
     const bool staged =
@@ -103,10 +110,10 @@ clattn_status cla_linear_lanes(clattn_context *context, const cla_linear *given)
     cla_key key = key_of("linear.cl", "linear", a.dtype, x->lanes, staged);
     cla_key_define(&key, "MR", x->rows);
     cla_key_define(&key, "NV", x->vectors);
-    cla_key_define(&key, "KC", PANEL_BYTES / width / 32 * 32);
-    cla_key_define(&key, "ROWS", most);
+    cla_key_define(&key, "ROWS", MOST_ROWS);
+    cla_key_define(&key, "ROOM", room);
     cla_linear_args args = cla_linear_args_of(&a);
-    const int64_t groups = share(device, x, most, &args);
+    const int64_t groups = share(device, x, room, &args);
     CLA_TRY(launch(context, &key, &a, &args, groups));
 done:
     clattn_buffer_destroy(scratch);
@@ -122,16 +129,19 @@ clattn_status cla_linear_gemv(clattn_context *context, const cla_linear *given) 
     int tokens = 1;
     if ((a.x.dtype != a.dtype || a.x.stride[3] != 1) && a.K > 0)
         CLA_TRY(convert_rows(context, &a, lanes, &scratch));
-    while (tokens < CLA_GEMV_ROWS && tokens < a.M)
+    while (tokens < TOKENS && tokens < a.M)
         tokens *= 2;
     cla_key key = key_of("gemv.cl", "gemv", a.dtype, lanes, true);
     cla_key_define(&key, "STORAGE", (int64_t)a.w.dtype);
     cla_key_define(&key, "TOKENS", tokens);
     cla_linear_args args = cla_linear_args_of(&a);
-    const int64_t wanted = GROUPS_A_CORE * (int64_t)device->compute_units, columns = cla_ceil_div(a.N, lanes);
-    args.row_blocks = (cl_int)cla_ceil_div(a.M, tokens);
+    const int64_t columns = cla_ceil_div(a.N, lanes), cores = (int64_t)device->compute_units;
+    const int64_t bytes = a.N * (a.K / (int64_t)clattn_dtype_length(a.w.dtype)) * (int64_t)clattn_dtype_size(a.w.dtype);
+    const int64_t wanted = cla_max(1, cla_min(PIECES_A_CORE * cores, cla_ceil_div(a.M, tokens) * bytes / PIECE_BYTES));
+    args.row_blocks = 1;
+    args.rows = (cl_int)a.M;
     args.panels = (cl_int)cla_ceil_div(columns, wanted);
-    CLA_TRY(launch(context, &key, &a, &args, args.row_blocks * cla_ceil_div(columns, args.panels)));
+    CLA_TRY(launch(context, &key, &a, &args, cla_ceil_div(columns, args.panels)));
 done:
     clattn_buffer_destroy(scratch);
     return status;
