@@ -311,11 +311,13 @@ static bool make_room(bpe *b, size_t length) {
     if (length <= b->symbol_room)
         return true;
     symbol *symbols = realloc(b->symbols, length * sizeof *symbols);
-    b->symbols = symbols ? symbols : b->symbols;
-    candidate *heap = realloc(b->heap, 3 * length * sizeof *heap);
-    b->heap = heap ? heap : b->heap;
-    if (!symbols || !heap)
+    if (!symbols)
         return complain("out of memory for a word of %zu bytes", length);
+    b->symbols = symbols;
+    candidate *heap = realloc(b->heap, 3 * length * sizeof *heap);
+    if (!heap)
+        return complain("out of memory for a word of %zu bytes", length);
+    b->heap = heap;
     b->symbol_room = length;
     return true;
 }

@@ -3,8 +3,9 @@
  *   check_logits VECTORS prompt I                          prints prompt I of VECTORS.json
  *   check_logits VECTORS then I                            prints the ids that follow it
  *   check_logits VECTORS compare I RUN.safetensors MAX_ABS [any]
- * The same ids of the prompt; the same ids after it, unless `any`; logits after the prompt, and at each step those of
- * the reference's eight largest, within MAX_ABS. Exit status 1 where it does not hold. */
+ * The same ids of the prompt; the same ids after it, unless `any`, which takes any number of them; logits after the
+ * prompt, and at each step those of the reference's eight largest, within MAX_ABS. Exit status 1 where it does not
+ * hold. */
 #include <cjson/cJSON.h>
 #include <clattn/io.h>
 #include <math.h>
@@ -54,10 +55,11 @@ static double worst_of(const float *got, const float *expected, const int32_t *a
 
 enum { PREFILL, TOP_LOGITS, TOP_IDS, LOGITS, ARRAYS };
 
-static bool compare_logits(clattn_array *const *arrays, int index, double most) {
+static bool compare_logits(clattn_array *const *arrays, int index, double most, bool any) {
     const clattn_array *logits = arrays[LOGITS], *first = arrays[PREFILL], *top = arrays[TOP_LOGITS],
                        *ids = arrays[TOP_IDS];
-    if (!logits->data || !first->data || !top->data || !ids->data || logits->shape[0] < top->shape[0] ||
+    const int64_t steps = any && logits->shape[0] < top->shape[0] ? logits->shape[0] : top->shape[0];
+    if (!logits->data || !first->data || !top->data || !ids->data || steps < 1 || logits->shape[0] < steps ||
         logits->shape[1] != first->shape[0]) {
         printf("FAILED: prompt %d: %lld steps, and the reference has %lld\n", index, (long long)logits->shape[0],
                (long long)top->shape[0]);
@@ -65,16 +67,16 @@ static bool compare_logits(clattn_array *const *arrays, int index, double most) 
     }
     const int64_t V = logits->shape[1], width = top->shape[1];
     const float *got = logits->data;
-    double steps = 0;
-    for (int64_t s = 0; s < top->shape[0]; s++) {
+    double later = 0;
+    for (int64_t s = 0; s < steps; s++) {
         const double d =
             worst_of(got + s * V, (const float *)top->data + s * width, (const int32_t *)ids->data + s * width, width);
-        steps = d <= steps ? steps : d;
+        later = d <= later ? later : d;
     }
     const double prompt = worst_of(got, first->data, NULL, V);
-    const bool ok = prompt <= most && steps <= most;
+    const bool ok = prompt <= most && later <= most;
     printf("%s: prompt %d: logits after the prompt differ by %.2g, those of %lld steps by %.2g (allowed %g)\n",
-           ok ? "ok" : "FAILED", index, prompt, (long long)top->shape[0], steps, most);
+           ok ? "ok" : "FAILED", index, prompt, (long long)steps, later, most);
     return ok;
 }
 
@@ -90,7 +92,8 @@ static bool compare(const char *vectors, const cJSON *c, int index, const char *
     arrays[LOGITS] = load(run, "logits");
     bool good = same_ids("the prompt", &prompt, cJSON_GetObjectItem(c, "prompt_ids"));
     good = good && (any || same_ids("what follows", &ids, cJSON_GetObjectItem(c, "out_ids")));
-    good = good && compare_logits((clattn_array *const[]){&arrays[0], &arrays[1], &arrays[2], &arrays[3]}, index, most);
+    good = good &&
+           compare_logits((clattn_array *const[]){&arrays[0], &arrays[1], &arrays[2], &arrays[3]}, index, most, any);
     for (int i = 0; i < ARRAYS; i++)
         clattn_array_free(&arrays[i]);
     clattn_array_free(&prompt);
