@@ -4,6 +4,7 @@
  *   oclgrind --data-races --log FILE oclgrind_run [ALGORITHM...]     FILE must stay empty; exit status 1 on wrong
  * results No test framework, which would fork. */
 #include "oracle.h"
+#include "runtime/state.h"
 #include <clattn/measure.h>
 #include <math.h>
 #include <stdio.h>
@@ -240,6 +241,81 @@ static void check_sums(const char *algorithm, clattn_dtype dtype, tally *t) {
     take_log(t);
 }
 
+/* Linear layers by one of their algorithms and by the reference; false where it does not apply. */
+typedef struct {
+    int64_t M, N, K;
+    clattn_dtype x, w, y;
+    clattn_activation activation;
+} layer;
+enum { LAYER_MOST = 9 * 64 + 26 * 64 + 26 + 9 * 26 };
+
+static clattn_status layer_of(const char *device, const char *algorithm, const layer *l, double y[LAYER_MOST],
+                              bool *applies) {
+    const int64_t xs[] = {l->M, l->K}, ws[] = {l->N, l->K}, ys[] = {l->M, l->N};
+    float numbers[LAYER_MOST];
+    double x[LAYER_MOST], w[LAYER_MOST];
+    clattn_context *context = NULL;
+    oracle_random random = {3};
+    size_t index = 0;
+    for (int i = 0; i < LAYER_MOST; i++)
+        numbers[i] = (float)oracle_normal(&random) / 4;
+    clattn_linear_args a = {.x = clattn_tensor_host(x, l->x, 2, xs),
+                            .w = clattn_tensor_host(w, l->w, 2, ws),
+                            .bias = clattn_tensor_host(numbers, CLATTN_F32, 1, &l->N),
+                            .y = clattn_tensor_host(y, l->y, 2, ys),
+                            .activation = l->activation,
+                            .algorithm = algorithm};
+    clattn_status status = clattn_convert(x, l->x, numbers, CLATTN_F32, (size_t)(l->M * l->K));
+    if (status == CLATTN_OK)
+        status = clattn_convert(w, l->w, numbers + 9 * 64, CLATTN_F32, (size_t)(l->N * l->K));
+    if (status == CLATTN_OK)
+        status = clattn_context_create(device, NULL, &context);
+    if (status == CLATTN_OK && strcmp(device, "opencl") == 0) { /* our kernels are for such devices */
+        context->info.device_class = CLATTN_DEVICE_CPU;
+        context->info.vector_floats = 8;
+    }
+    while (clattn_linear_algorithm(index) && strcmp(clattn_linear_algorithm(index), algorithm) != 0)
+        index++;
+    if (status == CLATTN_OK)
+        status = clattn_linear_applies(context, &a, index, applies, NULL);
+    if (status == CLATTN_OK && *applies)
+        status = clattn_linear(context, &a);
+    clattn_context_destroy(context);
+    return status;
+}
+
+static void check_linear(const char *algorithm, clattn_dtype dtype, tally *t) {
+    const layer layers[] = {
+        {3, 21, 40, dtype, dtype, dtype, CLATTN_ACTIVATION_GELU},
+        {9, 26, 37, dtype, dtype, dtype, CLATTN_ACTIVATION_NONE},
+        {5, 9, 64, dtype, CLATTN_Q8_0, CLATTN_F32, CLATTN_ACTIVATION_SILU},
+        {9, 26, 64, CLATTN_F16, CLATTN_Q4_1, dtype, CLATTN_ACTIVATION_RELU},
+        {1, 26, 64, dtype, CLATTN_Q4_0, CLATTN_BF16, CLATTN_ACTIVATION_GELU_TANH},
+    };
+    /* Builds take the time: once is enough for what comes after CLBlast, and for the same text in f64. */
+    const bool once = strcmp(algorithm, "clblast") == 0 || dtype == CLATTN_F64;
+    const size_t most = once ? 1 : sizeof layers / sizeof *layers;
+    for (size_t i = 0; i < most; i++) {
+        const layer *l = &layers[i];
+        static double got[LAYER_MOST], right[LAYER_MOST];
+        char text[ORACLE_TEXT];
+        bool applies = false, yes = false;
+        bool same = layer_of("opencl", algorithm, l, got, &applies) == CLATTN_OK;
+        take_log(t);
+        if (same && !applies)
+            continue;
+        same = same && layer_of("cpu", "reference", l, right, &yes) == CLATTN_OK && yes;
+        const double unit = l->y == CLATTN_BF16 ? 0x1p-7 : l->y == CLATTN_F16 ? 0x1p-10 : 1e-5;
+        for (int64_t j = 0; same && j < l->M * l->N; j++) {
+            const double want = oracle_decode(l->y, right, j);
+            same = fabs(oracle_decode(l->y, got, j) - want) <= unit * (1 + fabs(want));
+        }
+        snprintf(text, sizeof text, "linear layer %d by %s in %s: %s", (int)i, algorithm, clattn_dtype_name(dtype),
+                 clattn_last_error());
+        count(t, same, text);
+    }
+}
+
 /* What measures the device: a sample of multiply-adds. Reading is left out: Oclgrind takes memory that
  * clEnqueueFillBuffer wrote for uninitialised. */
 static void check_meter(clattn_context *context, tally *t) {
@@ -293,6 +369,9 @@ static void check_type(clattn_context *context, clattn_dtype dtype, int argc, ch
         printf("%s %s: %d passed\n", runner.algorithm, clattn_dtype_name(dtype), t->passed - before);
         fflush(stdout);
     }
+    for (size_t i = 0; clattn_linear_algorithm(i); i++)
+        if (asked_for(clattn_linear_algorithm(i), argc, argv))
+            check_linear(clattn_linear_algorithm(i), dtype, t);
     check_fill(dtype, t);
     check_short(dtype, t);
     oracle_free(c);

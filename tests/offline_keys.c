@@ -214,6 +214,13 @@ static void ask_for_others(clattn_context *context, clattn_buffer *buffer, clatt
                                              .k_cache = at(buffer, CLATTN_Q8_0, 1, M, 64),
                                              .cache_lengths = (const int64_t[]){0}};
     expect(clattn_cache_append(context, &append), "cache");
+    /* Sums of no terms: CLBlast, which would run, has nothing to do, and what comes after it is asked for. */
+    const clattn_linear_args linear = {.x = at(buffer, dtype, 0, N, 0),
+                                       .w = clattn_tensor_buffer(buffer, dtype, 2, (const int64_t[]){M, 0}),
+                                       .bias = clattn_tensor_buffer(buffer, dtype, 1, (const int64_t[]){M}),
+                                       .y = at(buffer, dtype, 3, N, M),
+                                       .algorithm = "clblast"};
+    expect(clattn_linear(context, &linear), "linear");
 }
 
 static void ask_for_all(clattn_context *context, clattn_buffer *buffer) {
