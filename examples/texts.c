@@ -36,7 +36,7 @@ static bool take_json(texts *t, const char *path, size_t bytes) {
     cJSON *json = t->json = cJSON_ParseWithLength(t->storage, bytes);
     const cJSON *item;
     if (!cJSON_IsArray(json))
-        return complain("%s is not a JSON array", path);
+        return complain("%s is no JSON, or no array", path);
     t->items = calloc((size_t)cJSON_GetArraySize(json) + 1, sizeof *t->items);
     if (!t->items)
         return complain("out of memory");
