@@ -4,6 +4,7 @@
 #define OP_ARRAYS_H
 
 #include "oracle.h"
+#include "runtime/state.h"
 #include "testing.h"
 #include <math.h>
 #include <stdio.h>
@@ -26,12 +27,16 @@ typedef struct op_array {
     clattn_buffer *buffer; /* NULL: on the host */
 } op_array;
 
-static const char *const op_devices[] = {"opencl", "cpu"};
-enum { OP_DEVICES = 2, OP_GUARD = 32 };
+/* "gpu": an OpenCL device, whatever it is, that kernels for GPUs are run on. */
+static const char *const op_devices[] = {"opencl", "gpu", "cpu"};
+enum { OP_DEVICES = 3, OP_GUARD = 32 };
 
 static inline clattn_context *op_open(const char *device) {
+    const bool gpu = strcmp(device, "gpu") == 0;
     clattn_context *context = NULL;
-    SUCCEEDS(clattn_context_create(device, NULL, &context));
+    SUCCEEDS(clattn_context_create(gpu ? "opencl" : device, NULL, &context));
+    if (gpu)
+        context->info.device_class = CLATTN_DEVICE_GPU;
     return context;
 }
 
