@@ -40,29 +40,17 @@ clattn_status cla_plan_scratch(clattn_plan *plan, int64_t bytes, const char *wha
 
 /* ---- creation ---- */
 
-enum { TENSORS = 12 };
-static const char *const tensor_names[TENSORS] = {"q",           "k",       "v",    "o",    "lse",  "weights",
-                                                  "column_sums", "entropy", "keep", "drop", "bias", "sinks"};
-
-static void tensors_of(cla_problem *p, clattn_tensor *list[TENSORS]) {
-    clattn_tensor *const all[TENSORS] = {&p->q,           &p->k,       &p->v,    &p->o,    &p->lse,  &p->weights,
-                                         &p->column_sums, &p->entropy, &p->keep, &p->drop, &p->bias, &p->sinks};
-    memcpy(list, all, sizeof all);
-}
-
-static clattn_status check_bound(const clattn_context *context, cla_problem *p) {
-    clattn_tensor *list[TENSORS];
-    tensors_of(p, list);
-    for (int i = 0; i < TENSORS; i++) {
-        const clattn_tensor *t = list[i];
+static clattn_status check_bound(const clattn_context *context, const cla_problem *p) {
+    for (int i = 0; i < CLA_TENSORS; i++) {
+        const clattn_tensor *t = cla_tensor_read(p, i);
         if (t->buffer && cla_buffer_context(t->buffer) != context)
             return cla_error(CLATTN_E_ARGUMENT, "%s: its buffer belongs to another context than the plan",
-                             tensor_names[i]);
+                             cla_tensor_fields[i].name);
         if (t->rank > 0 && t->host && !cla_context_is_cpu(context) && clattn_tensor_elements(t) > 0)
             return cla_error(CLATTN_E_ARGUMENT,
                              "%s: is a host array, and a plan on an OpenCL device needs buffers; upload it, or call "
                              "clattn_attention",
-                             tensor_names[i]);
+                             cla_tensor_fields[i].name);
     }
     return CLATTN_OK;
 }
@@ -222,14 +210,13 @@ done:
     return status;
 }
 
-static void bind_tensors(cla_problem *to, cla_problem *from) {
-    clattn_tensor *mine[TENSORS], *theirs[TENSORS];
-    tensors_of(to, mine);
-    tensors_of(from, theirs);
-    for (int i = 0; i < TENSORS; i++) {
-        mine[i]->buffer = theirs[i]->buffer;
-        mine[i]->host = theirs[i]->host;
-        mine[i]->offset = theirs[i]->offset;
+static void bind_tensors(cla_problem *to, const cla_problem *from) {
+    for (int i = 0; i < CLA_TENSORS; i++) {
+        clattn_tensor *mine = cla_tensor_of(to, i);
+        const clattn_tensor *theirs = cla_tensor_read(from, i);
+        mine->buffer = theirs->buffer;
+        mine->host = theirs->host;
+        mine->offset = theirs->offset;
     }
 }
 
@@ -321,18 +308,15 @@ static clattn_status rebind(clattn_plan *plan, const clattn_attention_args *args
     }
     CLA_TRY(cla_problem_init(&other, &tensors));
     CLA_TRY(check_bound(plan->context, &other));
-    clattn_tensor *mine[TENSORS], *theirs[TENSORS];
-    tensors_of(p, mine);
-    tensors_of(&other, theirs);
     if (p->ragged) { /* as cla_sequences_take left them */
         other.q.stride[0] = other.o.stride[0] = other.lse.stride[1] = other.entropy.stride[1] = 0;
         if (!p->page_size)
             other.k.stride[0] = other.v.stride[0] = other.column_sums.stride[1] = 0;
     }
-    for (int i = 0; i < TENSORS; i++)
-        CLA_CHECK(cla_view_same_layout(mine[i], theirs[i]), CLATTN_E_SHAPE,
+    for (int i = 0; i < CLA_TENSORS; i++)
+        CLA_CHECK(cla_view_same_layout(cla_tensor_read(p, i), cla_tensor_read(&other, i)), CLATTN_E_SHAPE,
                   "%s: has another type, shape or strides than when the plan was made; make a plan for it",
-                  tensor_names[i]);
+                  cla_tensor_fields[i].name);
     bind_tensors(p, &other);
 done:
     cla_free(lengths);

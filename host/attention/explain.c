@@ -149,11 +149,9 @@ clattn_status clattn_plan_info_get(const clattn_plan *plan, clattn_plan_info *in
     if (!plan || !info)
         return cla_error(CLATTN_E_ARGUMENT, "plan_info_get: %s is NULL", plan ? "info" : "plan");
     const cla_problem *p = &plan->problem;
-    const clattn_tensor *const all[] = {&p->q,       &p->k,           &p->v,    &p->o,    &p->lse,  &p->weights,
-                                        &p->entropy, &p->column_sums, &p->keep, &p->drop, &p->bias, &p->sinks};
     double bytes = 0;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        bytes += bytes_of(p, all[i]);
+    for (int i = 0; i < CLA_TENSORS; i++)
+        bytes += bytes_of(p, cla_tensor_read(p, i));
     *info = (clattn_plan_info){
         .algorithm = plan->algorithm ? plan->algorithm->name : "fill",
         .variant = plan->variant_count ? plan->variants[plan->variant].text : "",

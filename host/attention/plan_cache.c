@@ -27,12 +27,8 @@ static bool same_array(const void *a, const void *b, int64_t count, size_t size)
 }
 
 static bool same_layouts(const cla_problem *a, const cla_problem *b) {
-    const clattn_tensor *const x[] = {&a->q,    &a->k,    &a->v,   &a->o,       &a->weights,     &a->keep,
-                                      &a->drop, &a->bias, &a->lse, &a->entropy, &a->column_sums, &a->sinks};
-    const clattn_tensor *const y[] = {&b->q,    &b->k,    &b->v,   &b->o,       &b->weights,     &b->keep,
-                                      &b->drop, &b->bias, &b->lse, &b->entropy, &b->column_sums, &b->sinks};
-    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
-        if (!cla_view_same_layout(x[i], y[i]))
+    for (int i = 0; i < CLA_TENSORS; i++)
+        if (!cla_view_same_layout(cla_tensor_read(a, i), cla_tensor_read(b, i)))
             return false;
     return true;
 }

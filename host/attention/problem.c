@@ -14,6 +14,13 @@
 
 enum { TEXT = 200 };
 
+#define FIELD(name)                                                                                                    \
+    { #name, offsetof(cla_problem, name) }
+const cla_tensor_field cla_tensor_fields[CLA_TENSORS] = {
+    FIELD(q),           FIELD(k),       FIELD(v),    FIELD(o),    FIELD(lse),  FIELD(weights),
+    FIELD(column_sums), FIELD(entropy), FIELD(keep), FIELD(drop), FIELD(bias), FIELD(sinks)};
+#undef FIELD
+
 static bool is_float(clattn_dtype dtype) {
     return dtype == CLATTN_F32 || dtype == CLATTN_F64 || dtype == CLATTN_F16 || dtype == CLATTN_BF16;
 }

@@ -5,6 +5,7 @@
 #define CLA_PROBLEM_H
 
 #include <clattn/attention.h>
+#include <stddef.h>
 
 /* Kernels count rows and columns in int, with room for a tile past the end. */
 #define CLA_LARGEST_SIZE (INT32_MAX - 65536)
@@ -48,6 +49,20 @@ typedef struct cla_problem {
     bool interval, score; /* classes of masks present: ranges of keys; anything that works on single scores */
     bool batch_invariant; /* bits of a row depend on its own keys, types and head dims alone */
 } cla_problem;
+
+/* Its tensors, in one order, by name. */
+enum { CLA_TENSORS = 12 };
+typedef struct cla_tensor_field {
+    const char *name;
+    size_t offset; /* of the field */
+} cla_tensor_field;
+extern const cla_tensor_field cla_tensor_fields[CLA_TENSORS];
+static inline clattn_tensor *cla_tensor_of(cla_problem *p, int i) {
+    return (clattn_tensor *)(void *)((char *)p + cla_tensor_fields[i].offset);
+}
+static inline const clattn_tensor *cla_tensor_read(const cla_problem *p, int i) {
+    return (const clattn_tensor *)(const void *)((const char *)p + cla_tensor_fields[i].offset);
+}
 
 /* On failure *problem is empty and needs no free. */
 clattn_status cla_problem_init(cla_problem *problem, const clattn_attention_args *args);

@@ -14,12 +14,10 @@ clattn_status cla_self_check(const cla_problem *p, int64_t rows);
 
 /* ---- verify_eval.c ---- */
 
-enum { CLA_VERIFY_TENSORS = 12 };
-
 /* A problem whose tensors are all on the host. */
 typedef struct cla_host_problem {
     cla_problem problem; /* host arrays of the original, or copies */
-    void *copies[CLA_VERIFY_TENSORS];
+    void *copies[CLA_TENSORS];
     cla_batch *batches; /* where short masks make keys fewer */
 } cla_host_problem;
 

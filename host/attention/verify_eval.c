@@ -6,24 +6,17 @@
 
 /* ---- tensors ---- */
 
-static void tensors_of(cla_problem *p, clattn_tensor *list[CLA_VERIFY_TENSORS]) {
-    clattn_tensor *const all[CLA_VERIFY_TENSORS] = {&p->q,    &p->k,       &p->v,           &p->o,
-                                                    &p->lse,  &p->weights, &p->column_sums, &p->entropy,
-                                                    &p->keep, &p->drop,    &p->bias,        &p->sinks};
-    memcpy(list, all, sizeof all);
-}
-
 void cla_outputs_of(cla_problem *p, clattn_tensor *list[CLATTN_VERDICTS]) {
     clattn_tensor *const all[CLATTN_VERDICTS] = {&p->o, &p->lse, &p->weights, &p->entropy, &p->column_sums};
     memcpy(list, all, sizeof all);
 }
 
 /* What a view touches of a device's buffer, copied. */
-static clattn_status fetch(clattn_tensor *t, void **copy) {
+static clattn_status fetch(clattn_tensor *t, const char *name, void **copy) {
     clattn_status status = CLATTN_OK;
     int64_t first, end, first_byte, end_byte;
-    CLA_TRY(cla_view_range(t, "a tensor", &first, &end));
-    CLA_TRY(cla_view_bytes(t, "a tensor", &first_byte, &end_byte));
+    CLA_TRY(cla_view_range(t, name, &first, &end));
+    CLA_TRY(cla_view_bytes(t, name, &first_byte, &end_byte));
     CLA_TRY(cla_alloc((size_t)(end_byte - first_byte), 1, "copy of a tensor", copy));
     CLA_TRY(clattn_buffer_download(t->buffer, (size_t)first_byte, *copy, (size_t)(end_byte - first_byte)));
     t->host = *copy;
@@ -56,17 +49,15 @@ done:
 
 clattn_status cla_host_problem_init(const cla_problem *p, cla_host_problem *host) {
     clattn_status status = CLATTN_OK;
-    clattn_tensor *list[CLA_VERIFY_TENSORS];
     *host = (cla_host_problem){.problem = *p};
-    tensors_of(&host->problem, list);
-    for (int i = 0; i < CLA_VERIFY_TENSORS; i++) {
-        clattn_tensor *t = list[i];
+    for (int i = 0; i < CLA_TENSORS; i++) {
+        clattn_tensor *t = cla_tensor_of(&host->problem, i);
         if (!cla_present(t) || !t->buffer)
             continue;
         if (cla_buffer_host(t->buffer))
             t->host = cla_buffer_host(t->buffer);
         else if (clattn_tensor_elements(t) > 0)
-            CLA_TRY(fetch(t, &host->copies[i]));
+            CLA_TRY(fetch(t, cla_tensor_fields[i].name, &host->copies[i]));
         t->buffer = NULL;
     }
     CLA_TRY(take_short_masks(host));
@@ -76,7 +67,7 @@ done:
 
 void cla_host_problem_free(cla_host_problem *host) {
     cla_free(host->batches);
-    for (int i = 0; i < CLA_VERIFY_TENSORS; i++)
+    for (int i = 0; i < CLA_TENSORS; i++)
         cla_free(host->copies[i]);
     *host = (cla_host_problem){0};
 }
