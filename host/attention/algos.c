@@ -84,6 +84,8 @@ clattn_status cla_algorithm_choose(const cla_problem *p, const clattn_device_inf
                        tuned->default_ms);
     } else {
         cla_str_append(text, "algorithm %s: %s\n", (*algorithm)->name, (*algorithm)->summary);
+        if (tuned)
+            cla_str_append(text, "the tuner's record, \"%.80s\", is impossible here\n", tuned->value);
     }
     for (size_t i = 0; i < COUNT; i++)
         if (table[i] != *algorithm)

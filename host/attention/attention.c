@@ -131,6 +131,7 @@ static clattn_status build(clattn_plan *plan, const char *name, const char *vari
     const cla_algorithm *algorithm = NULL;
     plan->tuned = cla_algorithm_tuned(plan, name, variant, &tuned);
     CLA_TRY(cla_algorithm_choose(&plan->problem, device, name, plan->tuned ? &tuned : NULL, &plan->text, &algorithm));
+    plan->tuned = plan->tuned && strcmp(algorithm->name, tuned.value) == 0;
     if (cla_problem_no_rows(&plan->problem) || cla_problem_no_keys(&plan->problem)) {
         cla_str_append(&plan->text, "no query, or no key: nothing but a fill\n");
         if (!cla_problem_no_rows(&plan->problem)) {
