@@ -6,6 +6,7 @@
 
 #include "attention/plan.h"
 #include "progress.h"
+#include "samples.h"
 #include "testing.h"
 #include "tune_race.h"
 #include <stdlib.h>
@@ -157,6 +158,6 @@ Test(tune, an_algorithm_that_does_not_apply_is_said, .init = begin, .fini = end)
 
 Test(tune, medians) {
     double odd[] = {3, 1, 2}, even[] = {4, 1, 3, 2};
-    cr_expect_eq(cla_race_median(odd, 3), 2);
-    cr_expect_eq(cla_race_median(even, 4), 2.5);
+    cr_expect_eq(cla_median(odd, 3), 2);
+    cr_expect_eq(cla_median(even, 4), 2.5);
 }

@@ -5,6 +5,7 @@
 #include "job.h"
 #include "outputs.h"
 #include "progress.h"
+#include "samples.h"
 #include <cJSON.h>
 #include <clattn/clattn.h>
 #include <inttypes.h>
@@ -118,11 +119,6 @@ static int fill_layer(layer *l) {
 
 /* ---- one way on one device ---- */
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static clattn_status place(clattn_context *context, const layer *l, clattn_buffer *buffers[TENSORS],
                            clattn_linear_args *args) {
     clattn_tensor *const tensors[TENSORS] = {&args->x, &args->w, &args->bias, &args->y};
@@ -186,10 +182,9 @@ static clattn_status measure(clattn_context *context, layer *l, const char *algo
     for (int i = 0; i < repeats && status == CLATTN_OK; i++)
         status = run_once(context, &args, &ms[i]);
     if (status == CLATTN_OK) {
-        qsort(ms, (size_t)repeats, sizeof *ms, by_value);
+        t->median_ms = cla_median(ms, repeats);
         t->algorithm = algorithm;
         t->min_ms = ms[0], t->max_ms = ms[repeats - 1];
-        t->median_ms = repeats % 2 ? ms[repeats / 2] : (ms[repeats / 2] + ms[repeats / 2 - 1]) / 2;
         t->gflops = 2e-6 * (double)l->m * (double)l->n * (double)l->k / t->median_ms;
     }
     for (int i = 0; i < TENSORS; i++)

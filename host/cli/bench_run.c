@@ -4,6 +4,7 @@
 #include "bench_run.h"
 #include "problem_data.h"
 #include "progress.h"
+#include "samples.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -256,16 +257,6 @@ static bool start(const cla_bench *bench, lane *l, const placed *p, agreement *f
 
 /* ---- turns ---- */
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count) {
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return count % 2 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
-}
-
 static double mean(const double *values, int count) {
     double sum = 0;
     for (int i = 0; i < count; i++)
@@ -332,11 +323,11 @@ static void finish(lane *l) {
     if (l->plan && e->state != CLA_BENCH_FAILED && l->runs > 0) {
         e->state = CLA_BENCH_MEASURED;
         e->repeats = l->runs;
-        e->median_ms = median(l->run_ms, l->runs);
+        e->median_ms = cla_median(l->run_ms, l->runs);
         e->mean_ms = mean(l->run_ms, l->runs);
         e->min_ms = l->run_ms[0];
         e->max_ms = l->run_ms[l->runs - 1];
-        e->transfers_ms = l->calls > 0 ? median(l->call_ms, l->calls) : -1;
+        e->transfers_ms = l->calls > 0 ? cla_median(l->call_ms, l->calls) : -1;
         e->gflops = e->median_ms > 0 ? e->operations / e->median_ms * 1e-6 : 0;
     }
     clattn_plan_destroy(l->plan);

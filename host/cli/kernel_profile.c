@@ -4,6 +4,7 @@
 #include "call_facts.h"
 #include "job.h"
 #include "progress.h"
+#include "samples.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,16 +50,6 @@ static clattn_status turn(session *s, int i, double moved_bytes) {
     return clattn_meter_read(s->meter, moved_bytes > 1 ? (uint64_t)moved_bytes : 1, &s->near_gbytes[i]);
 }
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values) {
-    qsort(values, CLA_PROFILE_RUNS, sizeof *values, by_value);
-    return values[CLA_PROFILE_RUNS / 2];
-}
-
 static double largest(const double *values) {
     double most = 0;
     for (int i = 0; i < CLA_PROFILE_RUNS; i++)
@@ -79,7 +70,7 @@ static clattn_status measure(session *s, const char *device, const clattn_attent
     snprintf(report->device, sizeof report->device, "%s", device);
     snprintf(report->algorithm, sizeof report->algorithm, "%s", info.algorithm);
     report->is_f64 = cla_sums_type(args) == CLATTN_F64;
-    report->run_ms = median(s->run_ms);
+    report->run_ms = cla_median(s->run_ms, CLA_PROFILE_RUNS);
     report->peak_gflops = largest(s->gflops);
     report->peak_gbytes = largest(s->gbytes);
     report->near_gbytes = largest(s->near_gbytes);

@@ -2,20 +2,10 @@
 #include "tune_race.h"
 
 #include "progress.h"
-#include <stdlib.h>
+#include "samples.h"
 
 #define SAMPLE_SECONDS 0.002 /* what is quicker is run several times for a sample */
 enum { MOST_REPEATS = 100, LEAST_ROUNDS = 3 };
-
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double cla_race_median(double *values, int count) {
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return count % 2 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
-}
 
 static double sample(clattn_context *context, clattn_plan *plan, int repeats) {
     clattn_status status = CLATTN_OK;
@@ -50,7 +40,7 @@ void cla_race_run(cla_race *race, int rounds, double end) {
         ratios[n] = times[0][n] > 0 ? times[1][n] / times[0][n] : 1;
         race->rounds = n + 1;
     }
-    race->ratio = cla_race_median(ratios, race->rounds);
+    race->ratio = cla_median(ratios, race->rounds);
     for (int i = 0; i < 2; i++)
-        race->ms[i] = 1e3 * cla_race_median(times[i], race->rounds);
+        race->ms[i] = 1e3 * cla_median(times[i], race->rounds);
 }

@@ -15,11 +15,9 @@ typedef struct cla_race {
     int rounds;   /* that were timed; 0: a plan failed, and the library's message says why */
 } cla_race;
 
-/* Median of values, which it sorts. */
-double cla_race_median(double *values, int count);
 /* One execution and the wait for it, in seconds; negative when it fails. */
 double cla_race_once(clattn_context *context, clattn_plan *plan);
-/* At most `rounds` of them, of which an odd number counts; ends early at `end` (cla_seconds), but not before three. */
+/* At most `rounds` of them (three and more); ends early at `end` (cla_seconds), but not before three. */
 void cla_race_run(cla_race *race, int rounds, double end);
 
 #endif

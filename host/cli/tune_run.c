@@ -2,6 +2,7 @@
 #include "tune_run.h"
 
 #include "progress.h"
+#include "samples.h"
 #include "tune_judge.h"
 #include "tune_race.h"
 #include <stdio.h>
@@ -273,7 +274,7 @@ static double median_of_runs(const cla_tune *tune, clattn_plan *plan) {
     for (int i = 0; i < QUICK_RUNS; i++)
         if ((seconds[i] = cla_race_once(tune->context, plan)) < 0)
             return -1;
-    return cla_race_median(seconds, QUICK_RUNS);
+    return cla_median(seconds, QUICK_RUNS);
 }
 
 static clattn_status set_clblast(const cla_tune *tune, const char *key, const char *value, double ms,
