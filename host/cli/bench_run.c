@@ -294,7 +294,7 @@ static void sample_peaks(cla_bench *bench, const lane *lanes, size_t count) {
             continue;
         pause_between();
         if (clattn_meter_fma(device->meter, gflops) == CLATTN_OK &&
-            clattn_meter_read(device->meter, (uint64_t)moved_bytes, gbytes) == CLATTN_OK)
+            clattn_meter_read(device->meter, cla_read_bytes(device->context, moved_bytes), gbytes) == CLATTN_OK)
             device->samples++;
     }
 }

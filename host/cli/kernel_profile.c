@@ -40,14 +40,21 @@ static clattn_status start(session *s, const char *device, const clattn_attentio
 }
 
 /* A run, and samples of the peaks behind it. */
-static clattn_status turn(session *s, int i, double moved_bytes) {
+static clattn_status turn(session *s, int i, uint64_t read_bytes) {
     const double begin = cla_seconds();
     RETURN_ON_FAILURE(clattn_plan_execute(s->plan, NULL));
     RETURN_ON_FAILURE(clattn_context_sync(s->context));
     s->run_ms[i] = 1e3 * (cla_seconds() - begin);
     RETURN_ON_FAILURE(clattn_meter_fma(s->meter, &s->gflops[i]));
     RETURN_ON_FAILURE(clattn_meter_read(s->meter, 0, &s->gbytes[i]));
-    return clattn_meter_read(s->meter, moved_bytes > 1 ? (uint64_t)moved_bytes : 1, &s->near_gbytes[i]);
+    return clattn_meter_read(s->meter, read_bytes, &s->near_gbytes[i]);
+}
+
+uint64_t cla_read_bytes(const clattn_context *context, double moved_bytes) {
+    clattn_device_info info;
+    if (clattn_context_info(context, &info) != CLATTN_OK || moved_bytes < 1)
+        return 1;
+    return moved_bytes < (double)info.max_alloc_bytes ? (uint64_t)moved_bytes : info.max_alloc_bytes;
 }
 
 static double largest(const double *values) {
@@ -63,7 +70,7 @@ static clattn_status measure(session *s, const char *device, const clattn_attent
     RETURN_ON_FAILURE(start(s, device, args));
     RETURN_ON_FAILURE(clattn_plan_info_get(s->plan, &info));
     for (int i = 0; i < CLA_PROFILE_RUNS; i++)
-        RETURN_ON_FAILURE(turn(s, i, info.moved_bytes));
+        RETURN_ON_FAILURE(turn(s, i, cla_read_bytes(s->plain, info.moved_bytes)));
     RETURN_ON_FAILURE(clattn_context_profile(s->context, report->entries, CLA_PROFILE_KERNELS, &report->count));
     if (report->count > CLA_PROFILE_KERNELS)
         report->count = CLA_PROFILE_KERNELS;

@@ -24,6 +24,9 @@ typedef struct cla_profile_report {
  * as args say. Returns the library's status; nothing is printed when it fails. */
 clattn_status cla_profile_measure(const char *device, const clattn_attention_args *args, cla_profile_report *report);
 
+/* For clattn_meter_read: as many bytes as were moved, or as the device allocates at most. */
+uint64_t cla_read_bytes(const clattn_context *context, double moved_bytes);
+
 void cla_profile_print(const cla_profile_report *report);
 /* NULL: out of memory. */
 cJSON *cla_profile_json(const cla_profile_report *report);
