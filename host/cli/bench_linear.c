@@ -209,6 +209,22 @@ static bool add_json(cJSON *list, const layer *l, const timing *t) {
     return false;
 }
 
+static int check_algorithms(const char *list) {
+    enum { MOST = 16 };
+    const char *names[MOST + 1] = {NULL};
+    for (size_t i = 0; i < MOST && clattn_linear_algorithm(i); i++)
+        names[i] = clattn_linear_algorithm(i);
+    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        char part[64];
+        snprintf(part, sizeof part, "%.*s", (int)strcspn(at, ","), at);
+        const char *near_name = cla_index_of(part, names) < 0 ? cla_nearest(part, names) : "";
+        if (!near_name || *near_name)
+            return cla_fail(CLA_EXIT_USAGE, "bench: --linear: there is no algorithm '%s'%s%s%s", part,
+                            near_name ? "; did you mean " : "", near_name ? near_name : "", near_name ? "?" : "");
+    }
+    return CLA_EXIT_OK;
+}
+
 /* What was asked for, or all but plain loops. */
 static bool is_wanted(const char *list, const char *name) {
     const size_t length = strlen(name);
@@ -304,6 +320,7 @@ int cla_bench_linear(int argc, char **argv) {
     const char *repeat = cla_args_value(&args, "repeat"), *path = cla_args_value(&args, "json");
     if (repeat && (!cla_parse_i64(repeat, &repeats) || repeats < 1 || repeats > REPEATS_MOST))
         return cla_fail(CLA_EXIT_USAGE, "bench: --repeat %s: a number from 1 to %d is needed", repeat, REPEATS_MOST);
+    exit_status = check_algorithms(cla_args_value(&args, "algorithms"));
     for (int i = 0; i < args.word_count && exit_status == CLA_EXIT_OK; i++)
         exit_status = read_layer(args.words[i], &(layer){0}); /* all of them before any is run */
     if (exit_status != CLA_EXIT_OK)

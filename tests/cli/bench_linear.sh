@@ -11,6 +11,8 @@ says "no k" 'm, n and k are needed' "$work/err"
 run 2 "a wrong word" 'm4 n4 k4 tanh'
 says "a wrong word" "'tanh' is no word" "$work/err"
 run 2 "an option of attention" 'm4 n4 k4' --sweep n=1:2
+run 2 "an unknown algorithm" 'm4 n4 k4' --algorithms reference,blass
+says "an unknown algorithm" "'blass'; did you mean blas" "$work/err"
 run 2 "no repeats" 'm4 n4 k4' --repeat 0
 run 0 "a layer on the cpu" 'linear m5 n6 k7 bias gelu' --devices cpu --algorithms blas,reference --repeat 3
 says "blas" '^ +cpu +blas +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$' "$work/out"
