@@ -40,8 +40,8 @@ enum { CLA_REASON = 256 };
 
 const cla_algorithm *cla_algorithm_at(size_t index); /* NULL past the end */
 /* The one that was tuned (NULL: none), if it applies; the first that applies and suits, else the last that applies; or
- * the one named. The reasons of all others go to
- * text. Errors: CLATTN_E_ARGUMENT (no such name), CLATTN_E_UNSUPPORTED (with the reason). */
+ * the one named. The reasons of all others go to text.
+ * Errors  CLATTN_E_ARGUMENT (no such name), CLATTN_E_UNSUPPORTED (with the reason). */
 clattn_status cla_algorithm_choose(const cla_problem *p, const clattn_device_info *device, const char *name,
                                    const cla_tuned *tuned, cla_str *text, const cla_algorithm **algorithm);
 

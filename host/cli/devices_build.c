@@ -54,7 +54,7 @@ static clattn_status run_problem(clattn_context *context, const char *text, cla_
 }
 
 bool cla_devices_build(const clattn_device_info *device, cla_build_report *report) {
-    static char list[PROBLEMS][TEXT];
+    char list[PROBLEMS][TEXT];
     const double start = cla_seconds();
     const size_t count = list_problems(list);
     clattn_context *context = NULL;

@@ -38,14 +38,16 @@ struct cla_kernel {
     char name[48];
 };
 
-/* ---- program_disk.c: the binary cache on disk. The context's lock is held in all of them. ---- */
+/* ---- program_disk.c: the binary cache on disk. The caller holds the context's lock, but for cla_program_ran. ---- */
 
 /* The text that names an entry: formats, platform, device, driver, sources, options. NULL in *text: nothing is kept. */
 clattn_status cla_program_disk_key(clattn_context *context, const cla_key *key, const unsigned char *sources,
                                    char **text);
 /* From disk, with what had run then; p->program stays NULL where there is none that this driver takes. */
 void cla_program_restore(clattn_context *context, const cla_key *key, cla_program *p);
+/* Notes that the kernel has run on a few or on many work-items (CLA_RAN_). */
 void cla_program_ran(clattn_context *context, cla_kernel *kernel, unsigned ran);
+/* Those whose notes have changed. */
 void cla_programs_save(clattn_context *context);
 
 #endif
