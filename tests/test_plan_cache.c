@@ -193,8 +193,8 @@ Test(plan_cache, keeps_no_buffer_of_the_callers) {
     clattn_context_destroy(context);
 }
 
-/* Pages of this process that are in memory; 0 where the system does not say, and under AddressSanitizer, which keeps what
- * is freed for a while and finds leaks itself. */
+/* Pages of this process that are in memory; 0 where the system does not say, and under AddressSanitizer, which keeps
+ * what is freed for a while and finds leaks itself. */
 static long resident(void) {
 #if defined __SANITIZE_ADDRESS__
     return 0;
