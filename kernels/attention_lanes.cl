@@ -9,7 +9,8 @@
  * bit 2 those as pack_added left them, once for all heads;
  * STAGED 1: storage may be of any type, quantised or paged: keys and values pass through private copies.
  * Private memory: BM (DC + VC) + BN (W (1 + tensor) + LANES or DC + VC) + ... numbers. No local memory, no barriers.
- * Special: a score of -inf is excluded; its value is selected away, which costs only where V holds NaN or Inf. */
+ * Special: a score of -inf is excluded; its value is selected away. That is done only in tiles whose outputs are not
+ * finite, which are computed once more for it. */
 /* added[j][W] = what the score masks add to the scores of a panel's queries and keys n + j, j0 <= j < bn. */
 INLINE void fill_added(real *added, const cla_masks *m, const work *w, int panel, int n, int j0, int bn) {
     const cla_mask_args *a = m->a;
@@ -118,14 +119,21 @@ INLINE void finish_rows(real *factor, const real *m, const real *l, int i0, int 
     }
 }
 
-INLINE void store_rows(const real *o, int stride, const real *factor, int cols, int i0, int rows, const outputs *out) {
+INLINE void store_rows(const real *o, int stride, const real *factor, int cols, int i0, int rows, const outputs *out,
+                       vec *check) {
     for (int i = 0; i < rows; i++) {
         const real x = factor[i];
         int e = 0;
-        for (; e + LANES <= cols; e += LANES)
-            store_outputs(AT(0, o + i * stride + e) * x, out->o, (i0 + i) * out->o_i + e, out->o_type);
-        for (; e < cols; e++)
-            cla_store(out->o, (i0 + i) * out->o_i + e, out->o_type, o[i * stride + e] * x);
+        for (; e + LANES <= cols; e += LANES) {
+            const vec y = AT(0, o + i * stride + e) * x;
+            *check += y;
+            store_outputs(y, out->o, (i0 + i) * out->o_i + e, out->o_type);
+        }
+        for (; e < cols; e++) {
+            const real y = o[i * stride + e] * x;
+            (*check).s0 += y;
+            cla_store(out->o, (i0 + i) * out->o_i + e, out->o_type, y);
+        }
     }
 }
 
@@ -148,8 +156,11 @@ INLINE void weigh_panel(real *P, const work *w, const cla_masks *m, const ranges
     soften(P, top, l, j0, bn, special);
 }
 
-/* Returns how many blocks of keys it computed, over the panels. */
-INLINE int attend(const work *w, const cla_masks *m, const outputs *out) {
+/* *blocks: how many blocks of keys it computed, over the panels. Returns whether all outputs are finite. `careful`: values
+ * of excluded keys are selected away in blocks that hold NaN or Inf; else they make NaN of the outputs. One function of
+ * its own, since PoCL compiles what is inlined into a kernel three times. */
+static __attribute__((noinline)) int attend_once(const work *w, const cla_masks *m, const outputs *out, int careful,
+                                                 int *blocks) {
     real qt[BM * DC] __attribute__((aligned(64)));
     real o[BM * VC] __attribute__((aligned(64)));
     real P[(BN + SPARE) * W] __attribute__((aligned(64)));
@@ -168,7 +179,7 @@ INLINE int attend(const work *w, const cla_masks *m, const outputs *out) {
     real tail[BN * LANES] __attribute__((aligned(64)));
 #endif
     ranges r;
-    int blocks = 0;
+    vec check = (vec)(R(0.0));
     const int panels = (w->rows + W - 1) / W, stride = (w->cols + LANES - 1) / LANES * LANES;
     r.first = 0;
     r.end = m->a->M;
@@ -197,15 +208,17 @@ INLINE int attend(const work *w, const cla_masks *m, const outputs *out) {
 #if !DEEP
         stage(ks, w->D, w, w->k, w->k_type, w->k_j, w->k_page, n, from, keys, 0, w->D);
 #endif
-        const int special = stage(vs, stride, w, w->v, w->v_type, w->v_j, w->v_page, n, from, keys, 0, w->cols);
+        stage(vs, stride, w, w->v, w->v_type, w->v_j, w->v_page, n, from, keys, 0, w->cols);
         KEYS const real *v = vs;
         const long v_j = stride;
         const int cols = stride;
 #else
         KEYS const real *v = (__global const real *)w->v + n * w->v_j;
         const long v_j = w->v_j;
-        const int cols = w->cols, special = scan_values(tail, cols, v, v_j, from, keys);
+        const int cols = w->cols;
+        pad_values(tail, cols, v, v_j, from, keys);
 #endif
+        const int special = careful && are_special(v, v_j, cols, from, keys);
         for (int p = 0; p < panels; p++) {
             const int rows = min(W, w->rows - p * W);
             real *qp = qt, *op = o + p * W * stride, *mp = top + p * W, *lp = l + p * W;
@@ -233,12 +246,12 @@ INLINE int attend(const work *w, const cla_masks *m, const outputs *out) {
                     qp = qt + p * W * w->D;
 #endif
                 weigh_panel(P, w, m, &r, p, qp, ks, added, mp, lp, op, stride, n, j0, bn, special);
-                blocks++;
+                *blocks += 1;
             } else if (!single)
                 continue;
             if (single)
                 finish_rows(factor, mp, lp, p * W, rows, out);
-            value_job x = {op, stride, rows, j0, seen ? bn : j0, P, single ? factor : 0, 0, out->o_i};
+            value_job x = {op, stride, rows, j0, seen ? bn : j0, P, single ? factor : 0, 0, out->o_i, &check};
             x.out = (__global real *)out->o + p * W * out->o_i;
             if (!special) {
                 multiply_values(&x, cols, v, v_j, tail);
@@ -248,15 +261,15 @@ INLINE int attend(const work *w, const cla_masks *m, const outputs *out) {
                 AT(0, op + i) = (vec)(R(0.0));
             select_values(op, stride, P, cols, v, v_j, rows, x.j0, x.bn);
             if (single)
-                store_rows(op, stride, factor, w->cols, p * W, rows, out);
+                store_rows(op, stride, factor, w->cols, p * W, rows, out, &check);
         }
     }
     for (int p = 0; !single && p < panels; p++) {
         const int rows = min(W, w->rows - p * W);
         finish_rows(factor, top + p * W, l + p * W, p * W, rows, out);
-        store_rows(o + p * W * stride, stride, factor, w->cols, p * W, rows, out);
+        store_rows(o + p * W * stride, stride, factor, w->cols, p * W, rows, out, &check);
     }
-    return blocks;
+    return !any(isnan(check - check));
 }
 
 /* The last tile, the first, the last but one ...: tiles that see more keys than others lie everywhere in the order.
@@ -309,7 +322,11 @@ void attention_lanes(__global const void *Q, __global const void *K, __global co
     out.has_sink = a.mask.has_sinks && out.sink != -INFINITY;
     out.o = (__global void *)cla_at(O, a.o_0 + b * a.o_b + h * a.o_h + q_row * a.o_i + column, a.o_type);
     out.lse = a.has_lse && chunk == 0 ? LSE + a.lse_0 + b * a.lse_b + h * a.lse_h + q_row * a.lse_i : 0;
-    const int blocks = attend(&w, &m, &out);
+    int blocks = 0;
+    if (!attend_once(&w, &m, &out, 0, &blocks)) {
+        blocks = 0;
+        attend_once(&w, &m, &out, 1, &blocks);
+    }
     if (a.has_counts) {
         const int keys = a.ragged ? spans[b].keys : a.M, all = (w.rows + W - 1) / W * ((keys + BN - 1) / BN);
         cla_count_blocks(counts, blocks, all - blocks);
