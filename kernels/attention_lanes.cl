@@ -196,7 +196,7 @@ static __attribute__((noinline)) int attend_once(const work *w, const cla_masks 
     for (int i = 0; !single && i < panels * W * stride; i += LANES)
         AT(0, o + i) = (vec)(R(0.0));
     /* Of a narrow last panel one vector of scores is computed; the others are of no query, but numbers. */
-    for (int i = 0; w->rows - (panels - 1) * W <= LANES && i < (BN + SPARE) * JV; i++)
+    for (int i = 0; w->rows - (panels - 1) * W <= LANES && i < (min(BN, r.end - start) + SPARE) * JV; i++)
         AT(i, P) = (vec)(R(0.0));
 #if !DEEP
     if (!single)
@@ -322,6 +322,16 @@ void attention_lanes(__global const void *Q, __global const void *K, __global co
     out.has_sink = a.mask.has_sinks && out.sink != -INFINITY;
     out.o = (__global void *)cla_at(O, a.o_0 + b * a.o_b + h * a.o_h + q_row * a.o_i + column, a.o_type);
     out.lse = a.has_lse && chunk == 0 ? LSE + a.lse_0 + b * a.lse_b + h * a.lse_h + q_row * a.lse_i : 0;
+    w.o = (__global real *)out.o, w.o_i = a.o_i;
+    w.next_q = w.next_k = w.next_v = 0;
+#if !STAGED
+    if (a.tiles == 1 && a.chunks == 1 && !a.ragged && a.M <= BN && group + 1 < (long)get_num_groups(0)) {
+        const int h1 = h + 1 < a.H ? h + 1 : 0, b1 = h1 == 0 ? b + 1 : b, hk1 = h1 / a.group;
+        w.next_q = (__global const real *)Q + a.q_0 + b1 * a.q_b + h1 * a.q_h;
+        w.next_k = (__global const real *)K + a.k_0 + b1 * a.k_b + hk1 * a.k_h;
+        w.next_v = (__global const real *)V + a.v_0 + b1 * a.v_b + hk1 * a.v_h;
+    }
+#endif
     int blocks = 0;
     if (!attend_once(&w, &m, &out, 0, &blocks)) {
         blocks = 0;
