@@ -153,12 +153,15 @@ INLINE void weigh_panel(real *P, const work *w, const cla_masks *m, const ranges
     EACH(b, JV) t[b] = (vec)(-INFINITY);
     score_panel(P, t, qp, w, ks, r, panel, n, j0, bn, m, added);
     raise_maxima(top, l, o, stride, t);
-    soften(P, top, l, j0, bn, special);
+    if (!special && JV > 1 && w->rows - panel * W <= LANES)
+        soften_narrow(P, top, l, j0, bn);
+    else
+        soften(P, top, l, j0, bn, special);
 }
 
-/* *blocks: how many blocks of keys it computed, over the panels. Returns whether all outputs are finite. `careful`: values
- * of excluded keys are selected away in blocks that hold NaN or Inf; else they make NaN of the outputs. One function of
- * its own, since PoCL compiles what is inlined into a kernel three times. */
+/* *blocks: how many blocks of keys it computed, over the panels. Returns whether all outputs are finite. `careful`:
+ * values of excluded keys are selected away in blocks that hold NaN or Inf; else they make NaN of the outputs. A function
+ * of its own, since PoCL compiles three times what is inlined into a kernel. */
 static __attribute__((noinline)) int attend_once(const work *w, const cla_masks *m, const outputs *out, int careful,
                                                  int *blocks) {
     real qt[BM * DC] __attribute__((aligned(64)));
