@@ -19,8 +19,10 @@ const char *const cla_help_study =
     "figures that the articles print beside its own; docs/study.md says what each shows.\n"
     "\n"
     "  sdpa      five tokens: the weights and the output of the article\n"
+    "  batched   a mask that replaces scores by -1e9, and one that excludes them\n"
     "  scale     why scores are divided by sqrt(d_k): 4000 trials for each d_k\n"
     "  heads     four heads, weights of each, and parameters for 1, 4 and 16\n"
+    "  order     without positions the order of tokens does not matter; with them it does\n"
     "  causal    what later tokens change, without and with the causal mask\n"
     "  cost      time and memory as n doubles, on the device and on the CPU\n"
     "  gradient  what reaches Q as d_k grows\n"
@@ -50,8 +52,10 @@ static const cla_arg_spec specs[] = {
 /* The one table of experiments. */
 static const cla_experiment experiments[] = {
     {"sdpa", "five tokens, d_k = 8, d_v = 4", false, cla_study_sdpa, NULL},
+    {"batched", "four tokens, d = 8, without a mask and with two kinds", false, cla_study_batched, NULL},
     {"scale", "4000 trials of a query against 16 keys, all N(0, 1)", true, cla_study_scale, cla_study_plot_scale},
     {"heads", "four heads of six tokens, d = 16", false, cla_study_heads, NULL},
+    {"order", "seven tokens in another order, without and with positions", false, cla_study_order, NULL},
     {"causal", "tokens 5, 6 and 7 of 8 are changed", false, cla_study_causal, NULL},
     {"cost", "one head, d = 64, as n doubles", true, cla_study_cost, cla_study_plot_cost},
     {"gradient", "what reaches Q as d_k grows", false, cla_study_gradient, NULL},

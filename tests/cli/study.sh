@@ -30,7 +30,7 @@ devices=cpu
 "$clattn" devices | grep -q '^opencl' && devices="cpu opencl"
 for device in $devices; do
     for type in f64 f32; do
-        for experiment in sdpa heads causal; do
+        for experiment in sdpa batched heads order causal; do
             run 0 "$experiment on $device in $type" "$experiment" --device "$device" --type "$type"
             says "$experiment on $device in $type" "^$experiment agrees in [0-9]+ figures"
         done
