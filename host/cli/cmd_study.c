@@ -25,6 +25,7 @@ const char *const cla_help_study =
     "  order     without positions the order of tokens does not matter; with them it does\n"
     "  causal    what later tokens change, without and with the causal mask\n"
     "  cost      time and memory as n doubles, on the device and on the CPU\n"
+    "  stack     an encoder and a decoder of six layers: PyTorch's layers, masks, caches\n"
     "  gradient  what reaches Q as d_k grows\n"
     "  all       one after the other\n"
     "\n"
@@ -32,7 +33,7 @@ const char *const cla_help_study =
     "  --type T          f64 or f32; if not given f64 where the device has it. Bounds are those of the type; scale "
     "and\n"
     "                    cost always run in f32\n"
-    "  --seed N          of the random inputs of scale (1)\n"
+    "  --seed N          of the random numbers of scale and stack (1)\n"
     "  --to N            cost: the largest n; if not given as far as time and memory allow\n"
     "  --limit SECONDS   cost: for the runs of one algorithm at one n above 4096 (3)\n"
     "  --plot FILE.svg   the curves of scale or cost; with all, FILE-scale.svg and FILE-cost.svg; needs gnuplot\n"
@@ -58,6 +59,7 @@ static const cla_experiment experiments[] = {
     {"order", "seven tokens in another order, without and with positions", false, cla_study_order, NULL},
     {"causal", "tokens 5, 6 and 7 of 8 are changed", false, cla_study_causal, NULL},
     {"cost", "one head, d = 64, as n doubles", true, cla_study_cost, cla_study_plot_cost},
+    {"stack", "encoder and decoder of six layers, d = 512, h = 8", false, cla_study_stack, NULL},
     {"gradient", "what reaches Q as d_k grows", false, cla_study_gradient, NULL},
 };
 enum { EXPERIMENTS = sizeof experiments / sizeof *experiments };
