@@ -45,7 +45,7 @@ static clattn_status run_problem(clattn_context *context, const char *text, cla_
     cla_problem_data_free(&data);
     report->problems++;
     if (status != CLATTN_OK)
-        snprintf(report->error, sizeof report->error, "%s: %.200s", text, clattn_last_error());
+        snprintf(report->error, sizeof report->error, "%.90s: %.200s", text, clattn_last_error());
     if (status != CLATTN_E_UNSUPPORTED && status != CLATTN_E_LIMIT)
         return status;
     report->refused++;
