@@ -31,8 +31,9 @@ static const size_class class_table[] = {
     {64, 384, 192, 128, 128}, {128, 192, 192, 128, 64}, {256, 96, 96, 64, 32}, {512, 48, 48, 64, 16}};
 enum { CLASSES = sizeof class_table / sizeof *class_table };
 
-/* Score masks are packed where several heads read them, unless there is little to gain or it takes too much scratch. */
-enum { PACKED_BYTES = 256 << 20, LEAST_PAIRS = 1 << 16 };
+/* Score masks are packed where several heads read them, unless there is little to gain or it takes too much scratch:
+ * more than [8192, 8192] in f32 with its queries rounded up to panels. */
+enum { PACKED_BYTES = 272 << 20, LEAST_PAIRS = 1 << 16 };
 
 typedef struct {
     cla_kernel *kernel, *pack; /* pack: NULL where masks are read as they lie */
