@@ -27,7 +27,7 @@ weights *weights_open(clattn_context *context, const char *path, clattn_dtype dt
         ok = (w->path && w->used) || complain("%s: out of memory", path);
     }
     if (ok) {
-        memcpy(w->path, path, strlen(path));
+        memcpy(w->path, path, strlen(path) + 1);
         return w;
     }
     weights_close(w);
