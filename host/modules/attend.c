@@ -92,7 +92,7 @@ static clattn_status project_rows(const cla_heads *h, cla_scratch *scratch, cons
     clattn_status status = CLATTN_OK;
     const int64_t q = h->H * h->D, row = cla_heads_row(h);
     const int64_t shape[] = {c->query.shape[0], c->query.shape[1], q + row};
-    clattn_tensor rows;
+    clattn_tensor rows = {0};
     CLA_TRY(cla_scratch_take(scratch, CLA_SLOT_WIDE, c->dtype, 3, shape, &rows));
     p->q = clattn_tensor_slice(rows, 2, 0, q);
     p->kv = clattn_tensor_slice(rows, 2, q, row);
@@ -117,7 +117,7 @@ static clattn_status project_apart(const cla_heads *h, cla_scratch *scratch, con
     const clattn_tensor kv = clattn_tensor_buffer(NULL, c->dtype, 3, kv_shape);
     const int64_t begin = (clattn_tensor_elements(&q) + 31) / 32 * 32;
     const int64_t all = begin + (kept ? 0 : clattn_tensor_elements(&kv));
-    clattn_tensor pool;
+    clattn_tensor pool = {0};
     CLA_CHECK(clattn_tensor_elements(&q) >= 0 && clattn_tensor_elements(&kv) >= 0, CLATTN_E_SHAPE,
               "%s: more elements than 64 bits count", c->module);
     CLA_TRY(cla_scratch_take(scratch, CLA_SLOT_WIDE, c->dtype, 1, &all, &pool));
@@ -142,7 +142,7 @@ clattn_status cla_attend_run(const cla_heads *h, cla_scratch *scratch, const cla
     clattn_status status = CLATTN_OK;
     const int64_t shape[] = {c->query.shape[0], c->query.shape[1], h->H * h->Dv};
     const bool together = is_self(c) && h->extra == 0 && !cla_present(&c->store);
-    clattn_tensor result;
+    clattn_tensor result = {0};
     projected p;
     CLA_TRY(together ? project_rows(h, scratch, c, &p) : project_apart(h, scratch, c, &p));
     CLA_TRY(cla_scratch_take(scratch, CLA_SLOT_HEADS, c->dtype, 3, shape, &result));

@@ -62,7 +62,7 @@ done:
 
 clattn_status clattn_softmax(clattn_context *context, const clattn_softmax_args *args) {
     clattn_status status = CLATTN_OK;
-    cla_softmax_rows_of a;
+    cla_softmax_rows_of a = {0};
     cla_staging staging;
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "softmax: %s is NULL", context ? "args" : "context");
     CLA_TRY(take(context, args, &a));
