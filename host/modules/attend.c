@@ -143,7 +143,7 @@ clattn_status cla_attend_run(const cla_heads *h, cla_scratch *scratch, const cla
     const int64_t shape[] = {c->query.shape[0], c->query.shape[1], h->H * h->Dv};
     const bool together = is_self(c) && h->extra == 0 && !cla_present(&c->store);
     clattn_tensor result = {0};
-    projected p;
+    projected p = {0};
     CLA_TRY(together ? project_rows(h, scratch, c, &p) : project_apart(h, scratch, c, &p));
     CLA_TRY(cla_scratch_take(scratch, CLA_SLOT_HEADS, c->dtype, 3, shape, &result));
     clattn_attention_args args = {.q = as_heads(&p.q, 0, h->H, h->D),
