@@ -117,6 +117,7 @@ static clattn_status find_steps(clattn_meter *m) {
     clattn_status status = CLATTN_OK;
     double seconds = 0;
     cl_int steps = 64;
+    CLA_TRY(time_fma(m, 1, &seconds)); /* the first launch of a kernel may build it */
     for (; steps < 1 << 28; steps *= 2) {
         CLA_TRY(time_fma(m, steps, &seconds));
         if (seconds > 0.1 * SAMPLE_SECONDS)
@@ -193,6 +194,7 @@ clattn_status clattn_meter_read(clattn_meter *meter, uint64_t bytes, double *gby
     CLA_CHECK(steps <= INT32_MAX, CLATTN_E_LIMIT, "meter_read: %llu bytes are too many", (unsigned long long)bytes);
     const double read = (double)(groups * steps * step_bytes);
     CLA_TRY(hold(meter, (uint64_t)(groups * steps * step_bytes)));
+    CLA_TRY(time_read(meter, 1, 1, 1, &seconds)); /* the first launch of a kernel may build it */
     CLA_TRY(time_read(meter, groups, (cl_int)steps, 1, &seconds));
     const double fitting = SAMPLE_SECONDS / seconds;
     const int launches = fitting < 1 ? 1 : fitting > LAUNCHES_MOST ? LAUNCHES_MOST : (int)fitting;
