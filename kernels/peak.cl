@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a device can do at most: fused multiply-adds in registers, and reading. Knows nothing of attention.
  * Key: REAL 32 (the preludes'; both kernels are f32), LANES 1 2 4 8 16 of a vector, WG, CHAINS of multiply-adds that
- * do not wait for each other. A work-item owns its vectors; no local memory, no barriers. */
+ * do not wait for each other; HINT: attributes. A work-item owns its vectors; no local memory, no barriers. */
 #define PASTE_(a, b) a##b
 #define PASTE(a, b) PASTE_(a, b)
 #if LANES == 1
@@ -18,7 +18,7 @@ typedef PASTE(float, LANES) peak_vector;
 
 /* UNROLLED * CHAINS * steps multiply-adds of a vector in each work-item. Values go to addend / (1 - factor).
  * out [work-items][LANES]: written so that the work is not dropped. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void peak_fma(__global float *out, const cla_peak_args a) {
+HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void peak_fma(__global float *out, const cla_peak_args a) {
     const peak_vector factor = (peak_vector)(a.factor), addend = (peak_vector)(a.addend);
     peak_vector x[CHAINS], sum = (peak_vector)(0.0f);
     CHAIN(c) x[c] = (peak_vector)((float)(c + (int)get_local_id(0)));
@@ -30,7 +30,7 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void peak_fma(__global 
 }
 
 /* Each work-group reads its own part of x, `steps` times CHAINS * WG vectors, its work-items side by side. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void peak_read(__global const float *x, __global float *out,
+HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void peak_read(__global const float *x, __global float *out,
                                                                         const cla_peak_args a) {
     const long part = (long)CHAINS * WG * LANES * a.steps;
     __global const float *p = x + get_group_id(0) * part;

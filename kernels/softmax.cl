@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `materialised` does around its two matrix products, a chunk of rows at a time. Scratch holds the chunk's scores
  * [B, H, N, M], dense, which become weights in place; an excluded key's weight is -0.0, which no kept key has.
- * Key: REAL, WG, KEYS (keys of a block of values), MASKS 1: intervals, 2: scores, 3: both.
+ * Key: REAL, WG, KEYS (keys of a block of values), MASKS 1: intervals, 2: scores, 3: both; HINT: attributes.
  *   softmax_rows     a work-group owns a row; WG reals of local memory
  *   softmax_values   a work-group owns KEYS keys of a head's values; WG reals of local memory
  *   softmax_outputs  a work-item owns an element of O; no local memory, no barriers
@@ -34,7 +34,7 @@ static inline float exp_within_an_ulp(float x) {
 }
 #endif
 
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void softmax_rows(__global real *scratch, __global real *weights, __global real *lse, __global const cla_span *spans,
                   __global const uchar *keep, __global const uchar *drop, __global const void *bias,
                   __global const float *slopes, __global const int *q_segments, __global const int *k_segments,
@@ -107,7 +107,7 @@ void softmax_rows(__global real *scratch, __global real *weights, __global real 
 
 /* y = v where it is finite, else 0, so that a weight of 0 times it is 0. A flag for each block says whether there was
  * something else. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void softmax_values(__global const real *v, __global real *scratch, __global int *flags, const cla_values_args a) {
     __local real shared[WG];
     const int lid = (int)get_local_id(0);
@@ -135,7 +135,7 @@ void softmax_values(__global const real *v, __global real *scratch, __global int
 }
 
 /* O / sum of weights; before that, what kept weights make of values that are not finite. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void softmax_outputs(__global const real *scratch, __global const int *flags, __global const real *v, __global real *o,
                      const cla_outputs_args a) {
     const long n = get_global_id(0), row = n / a.columns;

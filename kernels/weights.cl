@@ -5,7 +5,8 @@
  *   weights_rows     a group owns a tile of the output, in any form; all heads of it, in order, for the mean
  *   weights_columns  a group owns TK keys of a head and a chunk of queries, whose tiles it adds in order
  *   weights_add      a work-item adds the chunks of one column, in order
- * Key: REAL; LANES; STAGED 1; WG; TQ TK; DS: dims of a slice of Q and K; RQ RV: rows x vectors of a block of scores.
+ * Key: REAL; LANES; STAGED 1; WG; TQ TK; DS: dims of a slice of Q and K; RQ RV: rows x vectors of a block of scores;
+ * HINT: attributes.
  * Local memory: TQ DS + DS TK + TQ TK numbers and 3 TQ ints; TQ TK numbers more in weights_rows, 3 TQ LANES in
  * weights_sums, TK in weights_columns.
  * Every work-item reaches every barrier: what decides about them is the same in all of a group. A row's bits depend on
@@ -235,7 +236,7 @@ static inline real join_lanes(__local const real *state, real sink, __global rea
     const cla_masks masks = {&a.mask, spans, keep, drop, bias, slopes, q_segments, k_segments}
 
 /* Groups: row tiles of a head, heads, batches. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void weights_sums(INPUTS, __global const real *sinks, __global real *sums, __global real *entropy,
                   const cla_weights_args a) {
     ROOM;
@@ -269,7 +270,7 @@ void weights_sums(INPUTS, __global const real *sinks, __global real *sums, __glo
 }
 
 /* Groups: key tiles, row tiles, heads (one with the mean), batches. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void weights_rows(INPUTS, __global const real *sums, __global real *weights, const cla_weights_args a) {
     ROOM;
     __local real mean[TQ * TK];
@@ -311,7 +312,7 @@ void weights_rows(INPUTS, __global const real *sums, __global real *weights, con
 }
 
 /* Groups: chunks of queries, key tiles, heads, batches. With one chunk it writes the column sums, else to scratch. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void weights_columns(INPUTS, __global const real *sums, __global real *columns, __global real *parts,
                      const cla_weights_args a) {
     ROOM;
@@ -353,7 +354,7 @@ void weights_columns(INPUTS, __global const real *sums, __global real *columns, 
 }
 
 /* A work-item for each of [B, H, M]. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void weights_add(__global const real *parts, __global const cla_span *spans, __global real *columns,
                  const cla_weights_args a) {
     const long at = get_global_id(0), head = at / a.M;

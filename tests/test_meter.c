@@ -21,6 +21,7 @@ static cla_kernel *kernel_of(clattn_context *context, const char *name, int lane
     cla_key_define(&key, "LANES", lanes);
     cla_key_define(&key, "WG", work_group);
     cla_key_define(&key, "CHAINS", chains);
+    cla_key_define_text(&key, "HINT", "");
     SUCCEEDS(cla_kernel_create(context, &key, (size_t)work_group, &kernel));
     return kernel;
 }

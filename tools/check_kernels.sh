@@ -16,8 +16,8 @@ keys=(
     "copy.cl WG=64"
     "cache.cl WG=64"
     "merge.cl WG=64"
-    "peak.cl LANES=8 WG=1 CHAINS=12"
-    "peak.cl LANES=1 WG=64 CHAINS=8"
+    "peak.cl LANES=8 WG=1 CHAINS=12 HINT="
+    "peak.cl LANES=1 WG=64 CHAINS=8 HINT="
     "linear.cl LANES=16 STAGED=0 MR=8 NV=3 ROWS=512 ROOM=1024"
     "linear.cl LANES=8 STAGED=1 MR=4 NV=3 ROWS=1024 ROOM=2048"
     "linear.cl LANES=4 STAGED=1 MR=4 NV=3 ROWS=1024 ROOM=2048"
@@ -35,9 +35,9 @@ keys=(
     "pointwise.cl LANES=4 STAGED=1 WG=64"
     "tokens.cl LANES=16 STAGED=1 WG=1"
     "tokens.cl LANES=4 STAGED=1 WG=64"
-    "weights.cl LANES=16 STAGED=1 WG=1 TQ=48 TK=64 DS=64 RQ=6 RV=4"
-    "weights.cl LANES=4 STAGED=1 WG=64 TQ=32 TK=32 DS=32 RQ=4 RV=1"
-    "weights.cl LANES=4 STAGED=1 WG=1 TQ=12 TK=32 DS=16 RQ=6 RV=2"
+    "weights.cl LANES=16 STAGED=1 WG=1 TQ=48 TK=64 DS=64 RQ=6 RV=4 HINT="
+    "weights.cl LANES=4 STAGED=1 WG=64 TQ=32 TK=32 DS=32 RQ=4 RV=1 HINT="
+    "weights.cl LANES=4 STAGED=1 WG=1 TQ=12 TK=32 DS=16 RQ=6 RV=2 HINT="
 )
 for masks in 0 1 2 3; do
     keys+=(
@@ -50,7 +50,7 @@ for masks in 0 1 2 3; do
         "attention_tiles.cl TR=16 TC=16 NR=4 NC=4 NV=1 DC=32 JC=16 SLICED=0 STAGED=1 ALIGNED4=0 PREFETCH=0 HINT= MASKS=$masks"
         "attention_tiles.cl TR=8 TC=8 NR=2 NC=4 NV=2 DC=16 JC=8 SLICED=1 STAGED=0 ALIGNED4=1 PREFETCH=1 HINT= MASKS=$masks"
         "attention_tiles.cl TR=8 TC=8 NR=2 NC=4 NV=2 DC=16 JC=8 SLICED=1 STAGED=0 ALIGNED4=2 PREFETCH=0 HINT= MASKS=$masks"
-        "softmax.cl WG=64 KEYS=256 MASKS=$masks"
+        "softmax.cl WG=64 KEYS=256 MASKS=$masks HINT="
     )
 done
 

@@ -98,7 +98,7 @@ compile_one() { # NUMBER
     mkdir -p "$dir"
     IFS=$'\t' read -r target file helper options kernels < <(sed -n "$1p" "$work/programs.tsv")
     program_text "$file" "$helper" >"$dir/text.cl"
-    known=$work/known/$(printf '%s\n' "$target" "$options" "$kernels" | sha256sum - "$dir/text.cl" "${BASH_SOURCE[0]}" | sha256sum | cut -c1-32)
+    known=$work/known/$({ printf '%s\n' "$target" "$options" "$kernels" && cat "$dir/text.cl" "${BASH_SOURCE[0]}"; } | sha256sum | cut -c1-32)
     # shellcheck disable=SC2086 # kernels are words
     if [ -s "$known" ]; then
         cp "$known" "$dir/result"

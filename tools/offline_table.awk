@@ -77,7 +77,8 @@ FNR == NR {
     groups = groups_of(target, wg, registers[key], bytes, options ~ /256-GRF/)
     share = int(100 * used / slots + 0.5)
     loss = spilled[key] > 0 || private[key] > 0
-    if (choice == "default" && loss) wrong(target " " kernel " spills " spilled[key] ", private " private[key] ": " options)
+    # Others than fused_tiles may keep a small array of their own in memory: the list of parts, a block of numbers.
+    if (choice == "default" && (file == "attention_tiles.cl" ? loss : spilled[key] > 0)) wrong(target " " kernel " spills " spilled[key] ", private " private[key] ": " options)
     if (bytes > limit[target] || groups == 0) wrong(target " " kernel " does not fit: " bytes " bytes, " groups " groups: " options)
     print target, choice, dtype, kernel, storage, masks, wg, registers[key], spilled[key], private[key], bytes, groups, share "%", options > results
     programs[target]++

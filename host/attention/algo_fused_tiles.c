@@ -70,14 +70,6 @@ static int alignment_key(const clattn_plan *plan) {
     return device->device_class == CLATTN_DEVICE_CPU || device->unified_memory ? 1 : 2;
 }
 
-/* Sub-groups as narrow as the device has them: a compiler that is free to choose may take wider ones, and spill. */
-static void define_hint(cla_key *key, const clattn_device_info *device) {
-    char hint[64] = "";
-    if (device->least_subgroup > 0)
-        snprintf(hint, sizeof hint, "__attribute__((intel_reqd_sub_group_size(%u)))", device->least_subgroup);
-    cla_key_define_text(key, "HINT", hint);
-}
-
 static clattn_status make_kernel(const clattn_plan *plan, const cla_tiling *tiling, bool by_four, cla_kernel **kernel) {
     const cla_problem *p = &plan->problem;
     const cla_tile *t = &tiling->tile;
@@ -99,7 +91,7 @@ static clattn_status make_kernel(const clattn_plan *plan, const cla_tiling *tili
     cla_key_define(&key, "MASKS", masks);
     cla_key_define(&key, "STAGED", !by_four);
     cla_key_define(&key, "ALIGNED4", by_four ? alignment_key(plan) : 0);
-    define_hint(&key, cla_context_device(plan->context));
+    cla_key_define_hint(&key, cla_context_device(plan->context));
     if (tiling->many_registers)
         cla_key_add(&key, "-cl-intel-256-GRF-per-thread");
     return cla_kernel_create(plan->context, &key, (size_t)tiling->work_group, kernel);

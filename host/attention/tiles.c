@@ -16,7 +16,6 @@ enum {
     XE_128 = 8,   /* the same with 128 */
     UNKNOWN = 16, /* also every device that is no GPU */
     BUT_XE = WARP32 | WAVE64 | UNKNOWN,
-    ANY = 31,
     LAST = 32 /* after the first choice, in this order: for devices that refuse it */
 };
 /* The stack of a CPU thread that work-items' private memory may take. */
@@ -63,9 +62,10 @@ static const row rows[] = {
     {4, 64, LAST, LAST, {8, 8, 4, 4, 32, 16, 2, true, false}},
     {4, 64, LAST, LAST, {4, 8, 4, 4, 16, 8, 2, true, false}},
     {4, 32, LAST, LAST, {4, 4, 4, 4, 16, 8, 2, true, false}},
-    {8, 32, ANY, ANY, {16, 8, 4, 4, 16, 16, 1, true, false}},
-    {8, 64, ANY, ANY, {8, 16, 4, 4, 16, 16, 1, true, false}},
-    {8, 128, ANY, ANY, {8, 16, 4, 4, 16, 8, 2, true, false}},
+    {8, 32, BUT_XE, BUT_XE, {16, 8, 4, 4, 16, 16, 1, true, false}},
+    {8, 32, XE | XE_128, XE | XE_128, {16, 8, 2, 4, 16, 16, 1, true, false}},
+    {8, 64, BUT_XE, BUT_XE, {8, 16, 4, 4, 16, 16, 1, true, false}},
+    {8, 128, BUT_XE, 0, {8, 16, 4, 4, 16, 8, 2, true, false}}, /* with score masks or any storage it spills */
     /* 15.6, 9.8 and 6.2 KiB */
     {8, 64, LAST, LAST, {8, 8, 4, 4, 16, 8, 2, true, false}},
     {8, 32, LAST, LAST, {4, 8, 4, 4, 16, 8, 1, true, false}},

@@ -34,7 +34,7 @@ typedef struct cla_tiling {
 bool cla_tiles_choose(const clattn_device_info *device, const cla_tiles_problem *p, int rank, cla_tiling *tiling);
 
 /* All choices that fit, for the tuner: the best first, then every other row of the table. Returns how many. */
-enum { CLA_TILES_ROWS = 35 };
+enum { CLA_TILES_ROWS = 36 };
 int cla_tiles_list(const clattn_device_info *device, const cla_tiles_problem *p, cla_tiling list[CLA_TILES_ROWS]);
 
 #endif

@@ -73,6 +73,7 @@ static clattn_status make_kernel(clattn_plan *plan, cla_weights *w, kernel_name 
     cla_key_define(&key, "DS", t->dims);
     cla_key_define(&key, "RQ", t->block_rows);
     cla_key_define(&key, "RV", t->block_vectors);
+    cla_key_define_hint(&key, cla_context_device(plan->context));
     return cla_kernel_create(plan->context, &key, (size_t)t->group, &w->kernels[which]);
 }
 

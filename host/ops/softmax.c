@@ -25,6 +25,7 @@ static clattn_status make(clattn_context *context, clattn_dtype dtype, int masks
     cla_key_define(&key, "WG", softmax->work_group);
     cla_key_define(&key, "KEYS", CLA_SOFTMAX_KEYS);
     cla_key_define(&key, "MASKS", masks);
+    cla_key_define_hint(&key, cla_context_device(context));
     return cla_kernel_create(context, &key, (size_t)softmax->work_group, kernel);
 }
 

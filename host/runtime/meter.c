@@ -56,6 +56,7 @@ static clattn_status make_kernels(clattn_meter *m) {
         cla_key_define(&key, "LANES", m->lanes);
         cla_key_define(&key, "WG", m->work_group);
         cla_key_define(&key, "CHAINS", CHAINS);
+        cla_key_define_hint(&key, &m->context->info);
         CLA_TRY(cla_kernel_create(m->context, &key, (size_t)m->work_group, kernels[i]));
     }
 done:

@@ -55,6 +55,13 @@ void cla_key_define(cla_key *key, const char *name, int64_t value) {
     cla_key_define_text(key, name, text);
 }
 
+void cla_key_define_hint(cla_key *key, const clattn_device_info *device) {
+    char hint[64] = "";
+    if (device->least_subgroup > 0)
+        snprintf(hint, sizeof hint, "__attribute__((intel_reqd_sub_group_size(%u)))", device->least_subgroup);
+    cla_key_define_text(key, "HINT", hint);
+}
+
 static const cla_source *source_named(const char *name) {
     for (const cla_source *s = cla_sources; s->name; s++)
         if (strcmp(s->name, name) == 0)

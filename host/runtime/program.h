@@ -29,6 +29,9 @@ void cla_key_define(cla_key *key, const char *name, int64_t value);
 /* An option as it is. */
 void cla_key_add(cla_key *key, const char *option);
 void cla_key_define_text(cla_key *key, const char *name, const char *value);
+/* HINT, attributes of kernels: sub-groups as narrow as the device has them. A compiler that is free to choose may take
+ * wider ones, and spill. */
+void cla_key_define_hint(cla_key *key, const clattn_device_info *device);
 
 typedef struct cla_kernel cla_kernel;
 
