@@ -105,8 +105,8 @@ static bool read_config(const char *folder, config *c) {
     /* What sentence-transformers cuts texts to. */
     json = read_json(folder, "sentence_bert_config.json", false);
     const cJSON *longest = cJSON_GetObjectItemCaseSensitive(json, "max_seq_length");
-    c->max_tokens = cJSON_IsNumber(longest) && longest->valuedouble >= 2 ? (int64_t)longest->valuedouble : 256;
-    c->max_tokens = c->max_tokens < c->positions ? c->max_tokens : c->positions;
+    const double wanted = cJSON_IsNumber(longest) && longest->valuedouble >= 2 ? longest->valuedouble : 256;
+    c->max_tokens = wanted < (double)c->positions ? (int64_t)wanted : c->positions;
     cJSON_Delete(json);
     return true;
 }
