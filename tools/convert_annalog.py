@@ -11,6 +11,13 @@ import pickle
 import struct
 import sys
 import zipfile
+import zlib
+
+# What files that are cut short, damaged or of another kind make Python's readers raise.
+FAULTS = (
+    *(ArithmeticError, AttributeError, EOFError, LookupError, OSError, RuntimeError, StopIteration, TypeError),
+    *(ValueError, pickle.UnpicklingError, struct.error, zipfile.BadZipFile, zlib.error),
+)
 
 
 class Refused(pickle.Unpickler):
@@ -22,6 +29,8 @@ class Tensor:
     """Floats, row-major: (storage, offset, shape, strides) as torch writes them."""
 
     def __init__(self, storage, offset, shape, strides, *_):
+        if any(not isinstance(number, int) or number < 0 for number in (offset, *shape)):
+            raise ValueError(f"a tensor of shape {shape} at {offset} of its storage")
         count, expected = 1, []
         for size in reversed(shape):
             expected.insert(0, count)
@@ -94,8 +103,8 @@ def main():
         with open(os.path.join(out, "vocab.txt"), "w", encoding="utf-8") as file:
             file.writelines(token + "\n" for token in tokens)
         write_safetensors(os.path.join(out, "model.safetensors"), tensors)
-    except (OSError, ValueError, KeyError, StopIteration, TypeError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
-        sys.exit(f"convert_annalog: {type(error).__name__}: {error}")
+    except FAULTS as error:
+        sys.exit(" ".join(f"convert_annalog: {type(error).__name__}: {error}".split()))
 
 
 if __name__ == "__main__":
