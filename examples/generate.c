@@ -271,6 +271,8 @@ int main(int argc, char **argv) {
         putchar('\n');
     }
     good = good && generate(&g) && report(&g) && report_profile(&g) && write_logits(&g);
+    if (good && (fflush(stdout) != 0 || ferror(stdout)))
+        good = complain("the output cannot be written");
     llama_free(&g.model);
     clattn_context_destroy(g.context);
     bpe_destroy(g.tokenizer);

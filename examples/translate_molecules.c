@@ -164,5 +164,7 @@ int main(int argc, char **argv) {
         fputs(usage, stdout);
         return 0;
     }
-    return run(&o) ? 0 : 1;
+    if (!run(&o))
+        return 1;
+    return fflush(stdout) == 0 && !ferror(stdout) ? 0 : (complain("the output cannot be written"), 1);
 }
