@@ -171,7 +171,7 @@ static bool read_merge(bpe *b, int32_t rank, clattn_gguf_string line, char *join
     const int32_t l = find_text(b, line.text, left), r = find_text(b, line.text + left + (cut ? 1 : 0), right);
     const int32_t id = find_text(b, joined, left + right);
     if (left == 0 || right == 0 || l < 0 || r < 0 || id < 0)
-        return complain("merge %d, \"%s\", is not of two tokens that make a third", rank, line.text);
+        return complain("merge %d, \"%.60s\", is not of two tokens that make a third", rank, line.text);
     merge *m = merge_of(b, l, r);
     if (m->id < 0)
         *m = (merge){l, r, rank, id};
@@ -210,7 +210,7 @@ static bool fill(bpe *b, const clattn_gguf *file, clattn_array *types) {
         !done(clattn_gguf_numbers(file, "tokenizer.ggml.token_type", types)))
         return false;
     if (!model || strcmp(model, "gpt2") != 0)
-        return complain("the tokenizer is \"%s\", not \"gpt2\", byte-level BPE", model ? model : "");
+        return complain("the tokenizer is \"%.60s\", not \"gpt2\", byte-level BPE", model ? model : "");
     if (count == 0 || count > INT32_MAX || types->dtype != CLATTN_I64)
         return complain("the vocabulary has %zu tokens, or types that are no whole numbers", count);
     b->count = (int32_t)count;

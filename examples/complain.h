@@ -13,12 +13,15 @@ __attribute__((format(printf, 1, 2)))
 #endif
 static inline void
 complain_line(const char *format, ...) {
+    char line[8192];
     va_list args;
     va_start(args, format);
-    fputs("error: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    for (char *c = line; *c; c++)
+        if ((*c > 0 && *c < ' ') || *c == 0x7f)
+            *c = '?'; /* names out of files may hold anything */
+    fprintf(stderr, "error: %s\n", line);
 }
 static inline bool complain_result(void) { return false; }
 

@@ -26,7 +26,7 @@ bool llama_read_shape(const clattn_gguf *file, llama_shape *s) {
     if (!done(clattn_gguf_text(file, "general.architecture", &text)))
         return false;
     if (strcmp(text, "llama") != 0)
-        return complain("the model is a \"%s\"; this program runs \"llama\"", text);
+        return complain("the model is a \"%.60s\"; this program runs \"llama\"", text);
     if (!positive(file, "llama.block_count", &s->layers) || !positive(file, "llama.embedding_length", &s->E) ||
         !positive(file, "llama.attention.head_count", &s->H) || !positive(file, "llama.feed_forward_length", &s->F) ||
         !positive(file, "llama.context_length", &s->context) ||
@@ -55,7 +55,7 @@ bool llama_read_shape(const clattn_gguf *file, llama_shape *s) {
     s->vocabulary = table.shape[0];
     if (has(file, "llama.rope.scaling.type"))
         return done(clattn_gguf_text(file, "llama.rope.scaling.type", &text)) &&
-               (strcmp(text, "none") == 0 || complain("positions scaled by \"%s\" are not known here", text));
+               (strcmp(text, "none") == 0 || complain("positions scaled by \"%.60s\" are not known here", text));
     return true;
 }
 
