@@ -37,8 +37,8 @@ typedef struct clattn_warning {
 CLATTN_API const char *clattn_lint_name(clattn_lint_kind kind);
 /* Calls sink for each warning, at most once a kind and tensor. Reads masks at most twice, and of q, k and v those in
  * f16 once, on buffers in blocks, for which it waits; outputs are not looked at. Gives rows-masked up where segments or
- * masks make it try more than 2^28 keys. Errors   those of clattn_attention about args, CLATTN_E_MEMORY, and the
- * device's. */
+ * masks make it try more than 2^28 keys.
+ * Errors   those of clattn_attention about args, CLATTN_E_MEMORY, and the device's. */
 CLATTN_API clattn_status clattn_lint(const clattn_attention_args *args,
                                      void (*sink)(void *user, const clattn_warning *warning), void *user);
 

@@ -89,8 +89,8 @@ typedef struct clattn_norm_args {
  *   y = (z - mean) inv_std weight + bias,  inv_std = 1 / sqrt(mean of (z - mean)^2 + epsilon)     LayerNorm
  *   y = z inv_std weight + bias,           inv_std = 1 / sqrt(mean of z^2 + epsilon)              RMSNorm
  * Special  NaN in a row makes all of the row NaN, and nothing else; so does infinity in LayerNorm. A row's squares have
- * the range of the sums' type: rows beyond 1e19 in f32 overflow. Rows of no elements have mean 0. Errors
- * CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT (kind, epsilon, overlap, a sum without residual),
+ *          the range of the sums' type: rows beyond 1e19 in f32 overflow. Rows of no elements have mean 0.
+ * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT (kind, epsilon, overlap, a sum without residual),
  *          CLATTN_E_UNSUPPORTED (f64 without cl_khr_fp64), CLATTN_E_LIMIT (rows of 2^31 elements), and the device's.
  * Source   Ba et al. 2016; Zhang & Sennrich 2019; ONNX LayerNormalization 17, RMSNormalization 23. */
 CLATTN_API clattn_status clattn_norm(clattn_context *context, const clattn_norm_args *args);
@@ -106,8 +106,9 @@ typedef struct clattn_embed_args {
 
 /* y = scale * table[ids] + add.
  * Special  an id that is no row of the table is an error where ids are a host array; in a buffer it makes its row of y
- * NaN. Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT (an id outside the table, overlap),
- * CLATTN_E_UNSUPPORTED (f64 without cl_khr_fp64), and the device's. */
+ *          NaN.
+ * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT (an id outside the table, overlap), CLATTN_E_UNSUPPORTED
+ *          (f64 without cl_khr_fp64), and the device's. */
 CLATTN_API clattn_status clattn_embed(clattn_context *context, const clattn_embed_args *args);
 
 typedef struct clattn_add_args {
@@ -118,7 +119,7 @@ typedef struct clattn_add_args {
 
 /* y = a + b.
  * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT (overlap), CLATTN_E_UNSUPPORTED (f64 without cl_khr_fp64),
- * and the device's. */
+ *          and the device's. */
 CLATTN_API clattn_status clattn_add(clattn_context *context, const clattn_add_args *args);
 
 typedef struct clattn_activate_args {
@@ -157,8 +158,9 @@ typedef struct clattn_positions_args {
 } clattn_positions_args;
 
 /* y[i, 2 c] = sin((start + i) base^(-2 c / E)), y[i, 2 c + 1] = cos of the same angle, found by the host in long
- * double. Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT (start, base), and the device's. Source   Vaswani
- * et al. 2017, 3.5. */
+ * double.
+ * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT (start, base), and the device's.
+ * Source   Vaswani et al. 2017, 3.5. */
 CLATTN_API clattn_status clattn_positions(clattn_context *context, const clattn_positions_args *args);
 
 typedef struct clattn_softmax_args {
@@ -170,9 +172,10 @@ typedef struct clattn_softmax_args {
 
 /* y = exp(x - m) / sum of exp(x - m) along the axis, m the largest x.
  * Special  -infinity gives 0, and a row of nothing else is all zeros, as in attention (PyTorch gives NaN). NaN or
- * +infinity makes all of its row NaN. Errors   CLATTN_E_SHAPE (rank, axis), CLATTN_E_DTYPE, CLATTN_E_ARGUMENT
- * (overlap), CLATTN_E_UNSUPPORTED (f64 without cl_khr_fp64), CLATTN_E_LIMIT, and the device's. Source   ONNX
- * Softmax 13. */
+ *          +infinity makes all of its row NaN.
+ * Errors   CLATTN_E_SHAPE (rank, axis), CLATTN_E_DTYPE, CLATTN_E_ARGUMENT (overlap), CLATTN_E_UNSUPPORTED (f64 without
+ *          cl_khr_fp64), CLATTN_E_LIMIT, and the device's.
+ * Source   ONNX Softmax 13. */
 CLATTN_API clattn_status clattn_softmax(clattn_context *context, const clattn_softmax_args *args);
 
 #ifdef __cplusplus
