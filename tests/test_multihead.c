@@ -467,6 +467,51 @@ static void bad_calls(pool *p) {
     clattn_multihead_destroy(m.multihead);
 }
 
+/* Masks that attention never sees, because they are joined, are refused as it refuses them. */
+static void expect_refused(clattn_context *context, const plain_module *m, bool padding) {
+    clattn_multihead_args args;
+    clattn_buffer *small = NULL;
+    clattn_tensor *t = padding ? &args.masks.key_padding : &args.masks.attn;
+    const char *const name = padding ? "multihead: key_padding mask" : "multihead: attn mask";
+    char bytes[32];
+    SUCCEEDS(clattn_buffer_create(context, 5, &small));
+#define REFUSED(change, code, text)                                                                                    \
+    do {                                                                                                               \
+        args = m->args;                                                                                                \
+        change;                                                                                                        \
+        FAILS(clattn_multihead_run(m->multihead, &args), code, text);                                                  \
+        FAILS(clattn_multihead_run(m->multihead, &args), code, name);                                                  \
+    } while (0)
+    REFUSED(t->stride[0] = -3, CLATTN_E_SHAPE, "axis 0 has size 3 and stride -3; neither may be negative");
+    REFUSED(t->offset = -1, CLATTN_E_SHAPE, "offset -1 is negative");
+    REFUSED(t->stride[1] = INT64_MAX, CLATTN_E_SHAPE, "strides reach past 64 bits");
+    REFUSED(t->rank = -1, CLATTN_E_SHAPE, "rank -1 is not from 1 to 8");
+    REFUSED(t->host = NULL, CLATTN_E_ARGUMENT, "has neither a buffer nor a host array");
+    REFUSED(t->buffer = small, CLATTN_E_ARGUMENT, "has both a buffer and a host array");
+    REFUSED((t->buffer = small, t->host = NULL), CLATTN_E_SHAPE, "reaches to byte 9 of a buffer of 5");
+    REFUSED((t->dtype = CLATTN_F32, t->host = bytes + ((uintptr_t)bytes % 2 == 0)), CLATTN_E_ARGUMENT,
+            "begins at an address that is no multiple of 4");
+#undef REFUSED
+    clattn_buffer_destroy(small);
+}
+
+Test(multihead, masks_that_are_joined_are_checked) {
+    const int64_t shape[] = {3, 3};
+    const double all[9] = {0};
+    clattn_context *cpu = NULL;
+    SUCCEEDS(clattn_context_create("cpu", NULL, &cpu));
+    pool p = {.context = cpu};
+    plain_module m = make_plain(&p, 3, 3, 8, 2);
+    m.args.masks.attn = pool_typed(&p, CLATTN_BOOL, all, 2, shape);
+    m.args.masks.key_padding = pool_typed(&p, CLATTN_BOOL, all, 2, shape);
+    SUCCEEDS(clattn_multihead_run(m.multihead, &m.args));
+    expect_refused(cpu, &m, false);
+    expect_refused(cpu, &m, true);
+    clattn_multihead_destroy(m.multihead);
+    pool_free(&p);
+    clattn_context_destroy(cpu);
+}
+
 Test(multihead, errors_name_the_tensor_and_the_numbers) {
     clattn_context *cpu = NULL;
     SUCCEEDS(clattn_context_create("cpu", NULL, &cpu));

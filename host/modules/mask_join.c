@@ -7,7 +7,7 @@
 #include "tensor/view.h"
 #include <math.h>
 
-/* A mask with its numbers on the host. */
+/* A checked mask with its numbers on the host. */
 typedef struct {
     clattn_tensor t;
     const void *data;
@@ -26,8 +26,6 @@ static clattn_status fetch(const clattn_tensor *t, piece *p) {
     clattn_status status = CLATTN_OK;
     int64_t first, end;
     *p = (piece){.t = *t, .data = t->host};
-    CLA_CHECK(t->buffer || t->host || clattn_tensor_elements(t) == 0, CLATTN_E_ARGUMENT,
-              "mask: has neither a buffer nor a host array");
     if (!t->buffer)
         goto done;
     CLA_TRY(cla_view_bytes(t, "mask", &first, &end));
