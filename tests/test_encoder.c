@@ -189,6 +189,33 @@ static void half_storage(pool *p) {
 
 Test(encoder, storage_in_halves) { on_devices(half_storage); }
 
+/* Names of layers, each with one weight; what loading says. */
+static void expect_load(pool *p, const char *const *names, const char *prefix, const char *text) {
+    clattn_parameters *all = NULL;
+    clattn_encoder *encoder = NULL;
+    float eight[8] = {0};
+    const clattn_array array = {.data = eight, .bytes = sizeof eight, .dtype = CLATTN_F32, .rank = 1, .shape = {8}};
+    const clattn_layer_options options = {.heads = 2};
+    SUCCEEDS(clattn_parameters_create(p->context, &all));
+    for (; *names; names++)
+        SUCCEEDS(clattn_parameters_add(all, *names, &array, NULL));
+    FAILS(clattn_encoder_load(p->context, all, prefix, &options, &encoder), CLATTN_E_ARGUMENT, text);
+    clattn_parameters_destroy(all);
+}
+
+Test(encoder, a_gap_between_layers_is_refused) {
+    pool p = {0};
+    const char *const gap[] = {"e.layers.0.norm1.weight", "e.layers.2.norm1.weight", NULL};
+    const char *const no_first[] = {"layers.10.norm1.weight", NULL};
+    const char *const whole[] = {"e.layers.0.norm1.weight", "e.layers.1.norm1.weight", "layers.3.norm1.weight",
+                                 "e.layers.x.norm1.weight", "e.layers.7norm",          NULL};
+    SUCCEEDS(clattn_context_create("cpu", NULL, &p.context));
+    expect_load(&p, gap, "e.", "there is \"e.layers.2.norm1.weight\", and no weight of the layer \"e.layers.1.\"");
+    expect_load(&p, no_first, NULL, "there is \"layers.10.norm1.weight\", and no weight of the layer \"layers.0.\"");
+    expect_load(&p, whole, "e.", "there is no \"e.layers.0.self_attn.in_proj_weight\"");
+    clattn_context_destroy(p.context);
+}
+
 Test(encoder, errors_name_the_layer_the_tensor_and_the_numbers) {
     clattn_context *cpu = NULL;
     clattn_encoder *encoder = NULL;

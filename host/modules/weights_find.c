@@ -4,6 +4,8 @@
 #include "base/mem.h"
 #include "modules/stack.h"
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 clattn_status clattn_multihead_weights_find(const clattn_parameters *parameters, const char *prefix,
                                             clattn_multihead_weights *weights) {
@@ -132,12 +134,37 @@ done:
     return status;
 }
 
+/* PREFIXlayers.I. begins the name, and I is no smaller than count. */
+static bool is_behind(const char *name, const char *layers, int64_t count) {
+    const size_t length = strlen(layers);
+    if (strncmp(name, layers, length) != 0)
+        return false;
+    const size_t digits = strspn(name + length, "0123456789");
+    return digits > 0 && name[length + digits] == '.' && strtoll(name + length, NULL, 10) >= count;
+}
+
+/* Layers are numbered from 0 on without a gap. */
+static clattn_status check_gap(const clattn_parameters *p, const char *prefix, int64_t count) {
+    clattn_status status = CLATTN_OK;
+    char layers[NAME];
+    const char *name;
+    CLA_TRY(join(layers, prefix, "layers."));
+    for (size_t i = 0; clattn_parameters_at(p, i, &name, NULL); i++)
+        CLA_CHECK(!is_behind(name, layers, count), CLATTN_E_ARGUMENT,
+                  "parameters: there is \"%.200s\", and no weight of the layer \"%.200s%lld.\"", name, layers,
+                  (long long)count);
+done:
+    return status;
+}
+
 /* 0: the prefix is that of a single layer. */
 static clattn_status count_layers(const clattn_parameters *p, const char *prefix, int64_t *count) {
     clattn_status status = CLATTN_OK;
     bool has = true;
     for (*count = -1; has && *count < CLA_STACK_LAYERS; ++*count)
         CLA_TRY(has_layer(p, prefix, *count + 1, &has));
+    if (!has)
+        CLA_TRY(check_gap(p, prefix, *count));
 done:
     return status;
 }
