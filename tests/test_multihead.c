@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Multi-head attention on both kinds of contexts, against loops in double: weights, masks and layouts of every kind. */
 #include "modules_oracle.h"
+#include <float.h>
 
 typedef enum { NO_MASK = 0, BOOL_2, BOOL_3, BOOL_4, FLOAT_2, FLOAT_3 } attn_kind;
 typedef enum { NO_PADDING = 0, BOOL_PADDING, FLOAT_PADDING } padding_kind;
@@ -394,6 +395,39 @@ Test(multihead, parameters_are_counted) {
     cr_expect_eq(clattn_multihead_parameter_count(NULL), 0);
     clattn_context_destroy(cpu);
 }
+
+/* Sums stay f32, so weights are; and a finite number stays one: a row of the lowest f64 is even, one of -inf dead. */
+static void masks_in_f64(pool *p) {
+    const int64_t B = 2, N = 3, E = 8, attn_shape[] = {N, N}, padding_shape[] = {B, N}, shape[] = {B, 2, N, N};
+    const double out = -INFINITY, padding[] = {0, 0, 0, 0, out, 0};
+    if (p->dtype == CLATTN_F64)
+        return;
+    plain_module m = make_plain(p, B, N, E, 2);
+    double *got[3];
+    for (int i = 0; i < 3; i++) {
+        const double low = i == 0 ? -FLT_MAX : -1.7e308;
+        const double attn[] = {0, 1, -0.5, low, low, low, out, out, out};
+        m.args.masks.attn = pool_typed(p, i == 0 ? CLATTN_F32 : CLATTN_F64, attn, 2, attn_shape);
+        m.args.masks.key_padding = (clattn_tensor){0};
+        if (i < 2)
+            m.args.masks.key_padding = pool_typed(p, CLATTN_F32, padding, 2, padding_shape);
+        m.args.weights = pool_typed(p, CLATTN_F32, NULL, 4, shape);
+        SUCCEEDS(clattn_multihead_run(m.multihead, &m.args));
+        got[i] = pool_values(p, &m.args.weights);
+    }
+    for (int64_t i = 0; i < B * 2 * N * N; i++) {
+        const int64_t row = i / N % N;
+        cr_expect_eq(got[1][i], got[0][i], "an f64 mask is %g, one of f32 %g", got[1][i], got[0][i]);
+        if (i < 2 * N * N)
+            cr_expect_float_eq(got[2][i], got[0][i], 1e-6, "alone, an f64 mask is %g, one of f32 %g", got[2][i],
+                               got[0][i]);
+        cr_expect(row != 1 || fabs(got[2][i] - 1.0 / (double)N) < 1e-6, "the lowest number is %g", got[2][i]);
+        cr_expect((got[2][i] > 0) == (row < 2));
+    }
+    clattn_multihead_destroy(m.multihead);
+}
+
+Test(multihead, masks_in_f64_leave_sums_in_f32) { on_devices(masks_in_f64); }
 
 /* ---- errors ---- */
 

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "tensor/dtype.h"
 #include "tensor/view.h"
+#include <float.h>
 #include <math.h>
 
 /* A checked mask with its numbers on the host. */
@@ -72,6 +73,9 @@ static void element(const joining *x, const int64_t at[4], bool *keep, double *b
     }
 }
 
+/* A finite number stays one: only -inf excludes. */
+static double narrow(double sum) { return isfinite(sum) ? fmin(fmax(sum, -FLT_MAX), FLT_MAX) : sum; }
+
 static void fill(const joining *x, unsigned char *keep, void *bias, clattn_dtype dtype) {
     int64_t n = 0, at[4];
     for (at[0] = 0; at[0] < x->size[0]; at[0]++)
@@ -84,7 +88,7 @@ static void fill(const joining *x, unsigned char *keep, void *bias, clattn_dtype
                     if (keep)
                         keep[n] = keeps;
                     if (bias)
-                        cla_store_element(bias, dtype, n, sum);
+                        cla_store_element(bias, dtype, n, dtype == CLATTN_F32 ? narrow(sum) : sum);
                 }
 }
 

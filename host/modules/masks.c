@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks masks and views them as attention takes them. Where attention has no place for two of a kind, or for keys
- * behind the others, they become one mask on the host (mask_join.c). */
+ * behind the others, or would sum in f64 for an f64 mask alone, they become one mask on the host (mask_join.c). */
 #include "modules/masks.h"
 
 #include "modules/mask_join.h"
@@ -117,7 +117,8 @@ clattn_status cla_masks_take(const clattn_module_masks *given, const cla_mask_sh
     CLA_TRY(check_lengths(given, shape));
     const bool any = cla_present(&attn) || cla_present(&padding) || given->key_lengths || given->causal;
     const bool twice = cla_present(&attn) && cla_present(&padding) && is_boolean(&attn) == is_boolean(&padding);
-    if (twice || (any && shape->extra > 0)) {
+    const bool narrows = !shape->wide && (cla_is_wide(&attn) || cla_is_wide(&padding));
+    if (twice || narrows || (any && shape->extra > 0)) {
         CLA_TRY(cla_mask_join(given, &attn, &padding, shape, scratch, masks));
     } else {
         place(&attn, given->keep, masks);
