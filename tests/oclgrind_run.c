@@ -249,6 +249,15 @@ typedef struct {
 } layer;
 enum { LAYER_MOST = 9 * 64 + 26 * 64 + 26 + 9 * 26 };
 
+/* In a buffer: Oclgrind takes host arrays that are used in place for uninitialised. */
+static clattn_status upload(clattn_context *context, clattn_tensor *t, size_t bytes) {
+    clattn_status status = clattn_buffer_create(context, bytes, &t->buffer);
+    if (status == CLATTN_OK)
+        status = clattn_buffer_upload(t->buffer, 0, t->host, bytes);
+    t->host = NULL;
+    return status;
+}
+
 static clattn_status layer_of(const char *device, const char *algorithm, const layer *l, double y[LAYER_MOST],
                               bool *applies) {
     const int64_t xs[] = {l->M, l->K}, ws[] = {l->N, l->K}, ys[] = {l->M, l->N};
@@ -270,16 +279,25 @@ static clattn_status layer_of(const char *device, const char *algorithm, const l
         status = clattn_convert(w, l->w, numbers + 9 * 64, CLATTN_F32, (size_t)(l->N * l->K));
     if (status == CLATTN_OK)
         status = clattn_context_create(device, NULL, &context);
-    if (status == CLATTN_OK && strcmp(device, "opencl") == 0) { /* our kernels are for such devices */
+    const bool on_device = strcmp(device, "opencl") == 0;
+    clattn_tensor *const tensors[] = {&a.x, &a.w, &a.bias, &a.y};
+    const size_t sizes[] = {sizeof x, sizeof w, sizeof numbers, sizeof(double[LAYER_MOST])};
+    if (status == CLATTN_OK && on_device) { /* our kernels are for such devices */
         context->info.device_class = CLATTN_DEVICE_CPU;
         context->info.vector_floats = 8;
     }
+    for (int i = 0; i < 4 && status == CLATTN_OK && on_device; i++)
+        status = upload(context, tensors[i], sizes[i]);
     while (clattn_linear_algorithm(index) && strcmp(clattn_linear_algorithm(index), algorithm) != 0)
         index++;
     if (status == CLATTN_OK)
         status = clattn_linear_applies(context, &a, index, applies, NULL);
     if (status == CLATTN_OK && *applies)
         status = clattn_linear(context, &a);
+    if (status == CLATTN_OK && *applies && on_device)
+        status = clattn_buffer_download(a.y.buffer, 0, y, sizes[3]);
+    for (int i = 0; i < 4; i++)
+        clattn_buffer_destroy(tensors[i]->buffer);
     clattn_context_destroy(context);
     return status;
 }
