@@ -206,6 +206,19 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* The most memory that this process has had, in MB; 0 where the system does not tell. */
+static double resident_peak(void) {
+    FILE *file = fopen("/proc/self/status", "r");
+    char line[256];
+    double kib = 0;
+    while (file && fgets(line, sizeof line, file))
+        if (strncmp(line, "VmHWM:", 6) == 0)
+            kib = strtod(line + 6, NULL);
+    if (file)
+        fclose(file);
+    return kib * 1024e-6;
+}
+
 static bool report(generation *g) {
     const size_t count = g->ids.count - g->prompt, after = count > 0 ? count - 1 : 0;
     const llama *m = &g->model;
@@ -229,6 +242,9 @@ static bool report(generation *g) {
             "tokens)\n",
             g->loaded, (double)peak * 1e-6, (double)peak / (double)(m->weight_bytes + m->cache_bytes),
             (double)m->weight_bytes * 1e-6, (double)m->cache_bytes * 1e-6, (long long)m->slots);
+    const double resident = resident_peak();
+    if (resident > 0)
+        fprintf(stderr, "resident memory at most %.1f MB\n", resident);
     return true;
 }
 
