@@ -66,7 +66,7 @@ INLINE void add_block(vec s[TOKENS], __global const uchar *block, __global const
 /* s[RB][TOKENS] = products of RB columns of W, which start at w_at[], with the rows of x at x_at[]. */
 INLINE void multiply(vec s[RB][TOKENS], __global const real *x, const long *x_at, __global const void *w,
                      const long *w_at, long w_n, int K) {
-    const long rows_ahead = RB * (1 + FAR / (RB * STEP_BYTES * (K / (PARTS * LANES) + 1)));
+    const long rows_ahead = RB * (1 + FAR / ((long)RB * STEP_BYTES * (K / (PARTS * LANES) + 1)));
     __global const uchar *next = (__global const uchar *)cla_at(w, w_at[0] + rows_ahead * w_n, STORAGE);
     EACH(r, RB) EACH(t, TOKENS) s[r][t] = (vec)(R(0.0));
 #if STORAGE >= CLA_Q8_0
