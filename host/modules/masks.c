@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks masks and views them as attention takes them. Where attention has no place for two of a kind, or for keys
+/* Checks masks and views them as attention takes them. Where attention has no place for two that are added, or for keys
  * behind the others, or would sum in f64 for an f64 mask alone, they become one mask on the host (mask_join.c). */
 #include "modules/masks.h"
 
@@ -104,6 +104,22 @@ static void place(const clattn_tensor *mask, bool keep, cla_masks *masks) {
         *(!is_boolean(mask) ? &masks->bias : keep ? &masks->keep : &masks->drop) = *mask;
 }
 
+/* Attention takes one to keep and one to drop: of two booleans of one polarity, the padding is inverted on the host. */
+static clattn_status invert_padding(const clattn_module_masks *given, const clattn_tensor *attn,
+                                    const clattn_tensor *padding, const cla_mask_shape *shape, cla_scratch *scratch,
+                                    cla_masks *masks) {
+    clattn_status status = CLATTN_OK;
+    const clattn_tensor none = {0};
+    clattn_module_masks inverse = *given;
+    inverse.keep = false;
+    CLA_TRY(cla_mask_join(&inverse, &none, padding, shape, scratch, masks));
+    if (given->keep)
+        masks->drop = masks->keep;
+    place(attn, given->keep, masks);
+done:
+    return status;
+}
+
 clattn_status cla_masks_take(const clattn_module_masks *given, const cla_mask_shape *shape, cla_scratch *scratch,
                              cla_masks *masks) {
     clattn_status status = CLATTN_OK;
@@ -118,7 +134,9 @@ clattn_status cla_masks_take(const clattn_module_masks *given, const cla_mask_sh
     const bool any = cla_present(&attn) || cla_present(&padding) || given->key_lengths || given->causal;
     const bool twice = cla_present(&attn) && cla_present(&padding) && is_boolean(&attn) == is_boolean(&padding);
     const bool narrows = !shape->wide && (cla_is_wide(&attn) || cla_is_wide(&padding));
-    if (twice || narrows || (any && shape->extra > 0)) {
+    if (twice && is_boolean(&attn) && shape->extra == 0) {
+        CLA_TRY(invert_padding(given, &attn, &padding, shape, scratch, masks));
+    } else if (twice || narrows || (any && shape->extra > 0)) {
         CLA_TRY(cla_mask_join(given, &attn, &padding, shape, scratch, masks));
     } else {
         place(&attn, given->keep, masks);

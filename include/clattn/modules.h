@@ -30,9 +30,9 @@ extern "C" {
 /* All zero: every query sees every key. What is given composes: a key is seen when all of it lets it be seen. A query
  * that sees no key, a dead batch too, has zeros for attention and for weights, and what follows (biases, residuals).
  * bias_k, bias_v and add_zero_attn stand behind the M keys, and are seen by all.
- * Async    attn and key_padding both boolean, or both of a float type, become one mask on the host, and so does any
- *          mask with bias_k or add_zero_attn, and one of f64 where sums are f32: where they are buffers, the call waits
- *          for them. */
+ * Async    attn and key_padding both of a float type become one mask on the host, and so does any mask with bias_k or
+ *          add_zero_attn, and one of f64 where sums are f32; both boolean, key_padding is inverted there: where what goes
+ *          to the host is a buffer, the call waits for it. */
 typedef struct clattn_module_masks {
     /* [N, M], [B * H, N, M], or [B|1, H|1, N, M]; unbatched [N, M] or [H, N, M]. bool or u8, or of a float type: it is
      * added to the scores, and -inf excludes. */
