@@ -31,8 +31,8 @@ extern "C" {
  * that sees no key, a dead batch too, has zeros for attention and for weights, and what follows (biases, residuals).
  * bias_k, bias_v and add_zero_attn stand behind the M keys, and are seen by all.
  * Async    attn and key_padding both of a float type become one mask on the host, and so does any mask with bias_k or
- *          add_zero_attn, and one of f64 where sums are f32; both boolean, key_padding is inverted there: where what
- * goes to the host is a buffer, the call waits for it. */
+ *          add_zero_attn, and one of f64 where sums are f32; both boolean, key_padding is inverted there. The call
+ *          waits for what goes to the host out of a buffer. */
 typedef struct clattn_module_masks {
     /* [N, M], [B * H, N, M], or [B|1, H|1, N, M]; unbatched [N, M] or [H, N, M]. bool or u8, or of a float type: it is
      * added to the scores, and -inf excludes. */
