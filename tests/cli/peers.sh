@@ -34,7 +34,7 @@ says "a name twice" 'a is there twice' "$work/err"
 
 # ---- the file of the repository can be read: its first scenario's name is asked for ----
 run 0 "a scenario of the repository" --peers none --only tiny --threads 1
-says "a scenario of the repository" '^\| `tiny` \| b8 h12 n32 d32 \| [0-9.]+ ± [0-9]+ % \| [0-9.]+ \| [0-9]+ \| [0-9]+ % \|'
+says "a scenario of the repository" '^\| `tiny` \| b8 h12 n32 d32 \| [0-9.]+ ± [0-9]+ % \| [0-9.]+ \| [0-9]+ \| ([0-9]+ %|-) \|'
 says "a goal without peers" 'peers >= 1: not measured'
 
 # ---- every kind of problem, judged against double; NumPy where it is there ----
