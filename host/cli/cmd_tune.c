@@ -124,6 +124,11 @@ static int read_args(job *j, const cla_args *args) {
     j->clblast = clblast;
     if (limit && (!cla_parse_f64(limit, &j->limit) || !(j->limit > 0)))
         return cla_fail(CLA_EXIT_USAGE, "tune: --limit %s: a number of seconds above 0 is needed", limit);
+    if (clblast && j->count > 1)
+        return cla_fail(CLA_EXIT_USAGE,
+                        "tune: --clblast with %d problems: it takes one, since a program cannot take CLBlast's "
+                        "parameters back; one entry serves all products of a type",
+                        j->count);
     const int exit_status = read_problems(j);
     return exit_status == CLA_EXIT_OK ? read_algorithms(j, cla_args_value(args, "algorithms")) : exit_status;
 }
