@@ -135,6 +135,25 @@ Test(plan_cache, keeps_a_plan_a_problem_until_it_is_trimmed) {
     }
 }
 
+/* As when another thread changes the record during a call. */
+Test(plan_cache, keeps_no_plan_that_is_older_than_the_record) {
+    for (int round = 0; round < 2; round++) {
+        clattn_context *context = opened("cpu");
+        static call c;
+        const cla_asked asked = {0};
+        cla_problem p = {0};
+        clattn_plan *plan = NULL;
+        make(&c, N);
+        SUCCEEDS(cla_problem_init(&p, &c.args));
+        SUCCEEDS(cla_plan_take(context, &p, &asked, &plan));
+        if (round)
+            SUCCEEDS(clattn_tuning_set(context, &(clattn_tuned){"no such class", "no such variant", 1, 2}));
+        cla_plan_give_back(plan, &asked);
+        cr_expect_eq(cla_plan_kept(context), 1 - round);
+        clattn_context_destroy(context);
+    }
+}
+
 Test(plan_cache, keeps_no_plan_of_a_call_that_failed) {
     clattn_context *context = opened("opencl"), *elsewhere = opened("opencl");
     clattn_buffer *foreign = NULL;

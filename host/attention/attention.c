@@ -203,6 +203,7 @@ clattn_status cla_plan_make(clattn_context *context, cla_problem *problem, const
     made->context = context;
     made->problem = *problem;
     *problem = (cla_problem){0};
+    made->tuning_changes = cla_tuning_changes(context);
     CLA_TRY(build_plan(made, asked->algorithm, asked->variant, true));
     *plan = made;
     made = NULL;

@@ -190,11 +190,13 @@ void cla_plan_give_back(clattn_plan *plan, const cla_asked *asked) {
         strlen(text_of(asked->variant)) >= CLA_VARIANT)
         goto done;
     pthread_mutex_lock(&c->lock);
-    last = c->count == PLANS ? c->entries[--c->count].plan : NULL;
-    memmove(c->entries + 1, c->entries, (size_t)c->count++ * sizeof *c->entries);
-    c->entries[0].plan = plan;
-    snprintf(c->entries[0].algorithm, NAME, "%s", text_of(asked->algorithm));
-    snprintf(c->entries[0].variant, CLA_VARIANT, "%s", text_of(asked->variant));
+    if (plan->tuning_changes == cla_tuning_changes(plan->context)) { /* else it follows the record as it was */
+        last = c->count == PLANS ? c->entries[--c->count].plan : NULL;
+        memmove(c->entries + 1, c->entries, (size_t)c->count++ * sizeof *c->entries);
+        c->entries[0].plan = plan;
+        snprintf(c->entries[0].algorithm, NAME, "%s", text_of(asked->algorithm));
+        snprintf(c->entries[0].variant, CLA_VARIANT, "%s", text_of(asked->variant));
+    }
     pthread_mutex_unlock(&c->lock);
 done:
     clattn_plan_destroy(last);
