@@ -16,6 +16,13 @@ static cl_uint references(cl_mem memory) {
     return n;
 }
 
+/* References but the caller's. PoCL's threads may let go of a command's memory a little later than clFinish waits. */
+static cl_uint references_left(cl_mem memory) {
+    for (int i = 0; i < 500 && references(memory) != 1; i++)
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    return references(memory) - 1;
+}
+
 /* A problem, its tensors in memory objects of the caller's, and a plan over them. */
 typedef struct {
     oracle_case *c;
@@ -50,7 +57,7 @@ static void close_job(job *j) {
     clattn_plan_destroy(j->plan);
     for (int t = 0; t < 4; t++) {
         clattn_buffer_destroy(j->buffers[t]);
-        cr_expect_eq(references(j->memory[t]), 1, "memory object %d", t);
+        cr_expect_eq(references_left(j->memory[t]), 0, "memory object %d", t);
         clReleaseMemObject(j->memory[t]);
     }
     clattn_context_destroy(j->context);
@@ -363,7 +370,7 @@ Test(interop, profiling_needs_a_queue_that_profiles) {
 /* PoCL's threads may hold a queue a little longer than clFinish waits. */
 static cl_uint queue_references(cl_command_queue queue) {
     cl_uint count = 0;
-    for (int i = 0; i < 200 && count != 1; i++) {
+    for (int i = 0; i < 500 && count != 1; i++) {
         const struct timespec pause = {.tv_nsec = i ? 10000000 : 0};
         nanosleep(&pause, NULL);
         clGetCommandQueueInfo(queue, CL_QUEUE_REFERENCE_COUNT, sizeof count, &count, NULL);
