@@ -40,6 +40,64 @@ static void values(pool *p) {
 
 Test(feedforward, activations_gates_and_ranks) { on_devices(values); }
 
+static void add_named(pool *p, clattn_parameters *all, const char *name, const double *values, int rank,
+                      const int64_t *shape) {
+    const size_t count = (size_t)product(rank, shape);
+    clattn_array array = {.bytes = count * sizeof(float), .dtype = CLATTN_F32, .rank = rank};
+    if (!values)
+        return;
+    array.data = pool_block(p, array.bytes);
+    memcpy(array.shape, shape, (size_t)rank * sizeof *shape);
+    SUCCEEDS(clattn_convert(array.data, CLATTN_F32, values, CLATTN_F64, count));
+    SUCCEEDS(clattn_parameters_add(all, name, &array, NULL));
+}
+
+static void load_case(pool *p, bool no_bias) {
+    const plain_stack s = {.E = 6, .F = 10, .activation = CLATTN_ACTIVATION_GELU, .no_bias = no_bias};
+    const int64_t inner[] = {s.F, s.E}, outer[] = {s.E, s.F}, shape[] = {3, s.E};
+    const clattn_feedforward_options options = {.activation = s.activation};
+    clattn_parameters *all = NULL;
+    clattn_feedforward *feedforward = NULL;
+    plain_layer layer;
+    clattn_feedforward_weights unused;
+    make_feed(p, &s, &layer, &unused);
+    SUCCEEDS(clattn_parameters_create(p->context, &all));
+    add_named(p, all, "a.linear1.weight", layer.linear1, 2, inner);
+    add_named(p, all, "a.linear1.bias", layer.linear1_bias, 1, &s.F);
+    FAILS(clattn_feedforward_load(p->context, all, "a.", &options, &feedforward), CLATTN_E_ARGUMENT,
+          "\"a.\": parameters: there is no \"a.linear2.weight\"");
+    add_named(p, all, "a.linear2.weight", layer.linear2, 2, outer);
+    add_named(p, all, "a.linear2.bias", layer.linear2_bias, 1, &s.E);
+    SUCCEEDS(clattn_feedforward_load(p->context, all, "a.", &options, &feedforward));
+    cr_expect_eq(clattn_feedforward_parameter_count(feedforward), clattn_parameters_elements(all, "a."));
+    const double *x = pool_random(p, 3 * s.E, 1);
+    double *want = pool_block(p, (size_t)(3 * s.E) * sizeof *want);
+    const clattn_tensor in = pool_tensor(p, x, 2, shape), out = pool_tensor(p, NULL, 2, shape);
+    SUCCEEDS(clattn_feedforward_run(feedforward, &in, &out));
+    plain_feed(p, &s, &layer, x, want, 3);
+    expect_values(p, &out, want, "loaded");
+    clattn_feedforward_destroy(feedforward);
+    clattn_parameters_destroy(all);
+}
+
+static void by_names(pool *p) {
+    if (p->dtype != CLATTN_F32)
+        return;
+    for (int i = 0; i < 2; i++)
+        load_case(p, i);
+}
+
+Test(feedforward, weights_are_found_by_the_names_of_pytorch) { on_devices(by_names); }
+
+Test(feedforward, loading_without_parameters_is_refused) {
+    clattn_feedforward *feedforward = NULL;
+    clattn_feedforward_weights weights;
+    FAILS(clattn_feedforward_load(NULL, NULL, "a.", NULL, &feedforward), CLATTN_E_ARGUMENT, "parameters is NULL");
+    FAILS(clattn_feedforward_load(NULL, NULL, "a.", NULL, NULL), CLATTN_E_ARGUMENT, "feedforward is NULL");
+    FAILS(clattn_feedforward_weights_find(NULL, NULL, &weights), CLATTN_E_ARGUMENT, "parameters is NULL");
+    cr_expect_null(feedforward);
+}
+
 Test(feedforward, errors_name_the_tensor_and_the_numbers) {
     clattn_context *cpu = NULL;
     clattn_feedforward *feedforward = NULL;

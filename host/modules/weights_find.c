@@ -48,6 +48,35 @@ done:
     return status;
 }
 
+/* ---- feed-forward ---- */
+
+clattn_status clattn_feedforward_weights_find(const clattn_parameters *parameters, const char *prefix,
+                                              clattn_feedforward_weights *weights) {
+    clattn_status status = CLATTN_OK;
+    CLA_CHECK(parameters && weights, CLATTN_E_ARGUMENT, "feedforward_weights_find: %s is NULL",
+              parameters ? "weights" : "parameters");
+    *weights = (clattn_feedforward_weights){.linear1_bias = clattn_parameters_get(parameters, prefix, "linear1.bias"),
+                                            .linear2_bias = clattn_parameters_get(parameters, prefix, "linear2.bias")};
+    CLA_TRY(clattn_parameters_find(parameters, prefix, "linear1.weight", &weights->linear1));
+    CLA_TRY(clattn_parameters_find(parameters, prefix, "linear2.weight", &weights->linear2));
+done:
+    return status;
+}
+
+clattn_status clattn_feedforward_load(clattn_context *context, const clattn_parameters *parameters, const char *prefix,
+                                      const clattn_feedforward_options *options, clattn_feedforward **feedforward) {
+    clattn_status status = CLATTN_OK;
+    clattn_feedforward_weights weights;
+    CLA_CHECK(feedforward, CLATTN_E_ARGUMENT, "feedforward_load: feedforward is NULL");
+    *feedforward = NULL;
+    CLA_TRY(clattn_feedforward_weights_find(parameters, prefix, &weights));
+    CLA_TRY(clattn_feedforward_create(context, &weights, options, feedforward));
+done:
+    if (status != CLATTN_OK && feedforward && prefix && *prefix)
+        cla_error_prefix("\"%.100s\": ", prefix);
+    return status;
+}
+
 /* ---- layers ---- */
 
 enum { NAME = 512 };
@@ -67,16 +96,6 @@ static clattn_status find_attention(const clattn_parameters *p, const char *pref
     return status == CLATTN_OK ? clattn_multihead_weights_find(p, name, weights) : status;
 }
 
-static clattn_status find_feed_forward(const clattn_parameters *p, const char *prefix, clattn_feedforward_weights *w) {
-    clattn_status status = CLATTN_OK;
-    *w = (clattn_feedforward_weights){.linear1_bias = clattn_parameters_get(p, prefix, "linear1.bias"),
-                                      .linear2_bias = clattn_parameters_get(p, prefix, "linear2.bias")};
-    CLA_TRY(clattn_parameters_find(p, prefix, "linear1.weight", &w->linear1));
-    CLA_TRY(clattn_parameters_find(p, prefix, "linear2.weight", &w->linear2));
-done:
-    return status;
-}
-
 /* Norms of PyTorch's layers have a weight; a bias they may lack. */
 static clattn_status find_norm(const clattn_parameters *p, const char *prefix, const char *part,
                                clattn_norm_weights *norm) {
@@ -94,7 +113,7 @@ clattn_status clattn_encoder_layer_weights_find(const clattn_parameters *p, cons
     clattn_status status = CLATTN_OK;
     CLA_CHECK(p && w, CLATTN_E_ARGUMENT, "encoder_layer_weights_find: %s is NULL", p ? "weights" : "parameters");
     CLA_TRY(find_attention(p, prefix, "self_attn.", &w->self_attn));
-    CLA_TRY(find_feed_forward(p, prefix, &w->feedforward));
+    CLA_TRY(clattn_feedforward_weights_find(p, prefix, &w->feedforward));
     CLA_TRY(find_norm(p, prefix, "norm1.", &w->norm1));
     CLA_TRY(find_norm(p, prefix, "norm2.", &w->norm2));
 done:
@@ -107,7 +126,7 @@ clattn_status clattn_decoder_layer_weights_find(const clattn_parameters *p, cons
     CLA_CHECK(p && w, CLATTN_E_ARGUMENT, "decoder_layer_weights_find: %s is NULL", p ? "weights" : "parameters");
     CLA_TRY(find_attention(p, prefix, "self_attn.", &w->self_attn));
     CLA_TRY(find_attention(p, prefix, "multihead_attn.", &w->cross_attn));
-    CLA_TRY(find_feed_forward(p, prefix, &w->feedforward));
+    CLA_TRY(clattn_feedforward_weights_find(p, prefix, &w->feedforward));
     CLA_TRY(find_norm(p, prefix, "norm1.", &w->norm1));
     CLA_TRY(find_norm(p, prefix, "norm2.", &w->norm2));
     CLA_TRY(find_norm(p, prefix, "norm3.", &w->norm3));
@@ -169,64 +188,79 @@ done:
     return status;
 }
 
-static void final_norm(const clattn_parameters *p, const char *prefix, bool *has_norm, clattn_norm_weights *norm) {
-    norm->weight = clattn_parameters_get(p, prefix, "norm.weight");
-    norm->bias = clattn_parameters_get(p, prefix, "norm.bias");
-    *has_norm = norm->weight.rank > 0;
+/* What encoders and decoders differ in: the weights of a layer. */
+typedef clattn_status (*layer_find)(const clattn_parameters *p, const char *prefix, void *layer);
+
+static clattn_status encoder_layer(const clattn_parameters *p, const char *prefix, void *layer) {
+    return clattn_encoder_layer_weights_find(p, prefix, layer);
 }
 
-clattn_status clattn_encoder_load(clattn_context *context, const clattn_parameters *p, const char *prefix,
-                                  const clattn_layer_options *options, clattn_encoder **encoder) {
+static clattn_status decoder_layer(const clattn_parameters *p, const char *prefix, void *layer) {
+    return clattn_decoder_layer_weights_find(p, prefix, layer);
+}
+
+typedef struct {
+    void *layers; /* [count], of `size` bytes each; cla_free releases it */
+    int64_t count;
+    bool has_norm;
+    clattn_norm_weights norm;
+} stack_weights;
+
+/* A single layer, or layers from 0 on and perhaps a norm. After a failure too, layers is released by the caller. */
+static clattn_status find_stack(const clattn_parameters *p, const char *prefix, size_t size, layer_find find,
+                                stack_weights *stack) {
     clattn_status status = CLATTN_OK;
-    clattn_encoder_layer_weights *layers = NULL;
-    clattn_encoder_weights weights = {0};
     char name[NAME];
+    char *layers = NULL;
     int64_t count = 0;
-    CLA_CHECK(encoder, CLATTN_E_ARGUMENT, "encoder_load: encoder is NULL");
-    *encoder = NULL;
-    CLA_CHECK(p, CLATTN_E_ARGUMENT, "encoder_load: parameters is NULL");
+    *stack = (stack_weights){0};
     CLA_TRY(count_layers(p, prefix, &count));
-    CLA_TRY(cla_alloc((size_t)count + 1, sizeof *layers, "layers", &layers));
-    if (count == 0)
-        CLA_TRY(clattn_encoder_layer_weights_find(p, prefix, &layers[0]));
+    CLA_TRY(cla_alloc((size_t)count + 1, size, "layers", &layers));
+    stack->layers = layers;
+    stack->count = count ? count : 1;
+    if (count == 0) {
+        CLA_TRY(find(p, prefix, layers));
+        goto done;
+    }
     for (int64_t i = 0; i < count; i++) {
         CLA_TRY(layer_prefix(name, prefix, i));
-        CLA_TRY(clattn_encoder_layer_weights_find(p, name, &layers[i]));
+        CLA_TRY(find(p, name, layers + (size_t)i * size));
     }
-    weights.layers = layers;
-    weights.count = count ? count : 1;
-    if (count > 0)
-        final_norm(p, prefix, &weights.has_norm, &weights.norm);
-    CLA_TRY(clattn_encoder_create(context, &weights, options, encoder));
+    stack->norm.weight = clattn_parameters_get(p, prefix, "norm.weight");
+    stack->norm.bias = clattn_parameters_get(p, prefix, "norm.bias");
+    stack->has_norm = stack->norm.weight.rank > 0;
 done:
-    cla_free(layers);
     return status;
 }
 
-clattn_status clattn_decoder_load(clattn_context *context, const clattn_parameters *p, const char *prefix,
+clattn_status clattn_encoder_load(clattn_context *context, const clattn_parameters *parameters, const char *prefix,
+                                  const clattn_layer_options *options, clattn_encoder **encoder) {
+    clattn_status status = CLATTN_OK;
+    stack_weights stack = {0};
+    CLA_CHECK(encoder, CLATTN_E_ARGUMENT, "encoder_load: encoder is NULL");
+    *encoder = NULL;
+    CLA_CHECK(parameters, CLATTN_E_ARGUMENT, "encoder_load: parameters is NULL");
+    CLA_TRY(find_stack(parameters, prefix, sizeof(clattn_encoder_layer_weights), encoder_layer, &stack));
+    const clattn_encoder_weights weights = {
+        .layers = stack.layers, .count = stack.count, .has_norm = stack.has_norm, .norm = stack.norm};
+    CLA_TRY(clattn_encoder_create(context, &weights, options, encoder));
+done:
+    cla_free(stack.layers);
+    return status;
+}
+
+clattn_status clattn_decoder_load(clattn_context *context, const clattn_parameters *parameters, const char *prefix,
                                   const clattn_layer_options *options, clattn_decoder **decoder) {
     clattn_status status = CLATTN_OK;
-    clattn_decoder_layer_weights *layers = NULL;
-    clattn_decoder_weights weights = {0};
-    char name[NAME];
-    int64_t count = 0;
+    stack_weights stack = {0};
     CLA_CHECK(decoder, CLATTN_E_ARGUMENT, "decoder_load: decoder is NULL");
     *decoder = NULL;
-    CLA_CHECK(p, CLATTN_E_ARGUMENT, "decoder_load: parameters is NULL");
-    CLA_TRY(count_layers(p, prefix, &count));
-    CLA_TRY(cla_alloc((size_t)count + 1, sizeof *layers, "layers", &layers));
-    if (count == 0)
-        CLA_TRY(clattn_decoder_layer_weights_find(p, prefix, &layers[0]));
-    for (int64_t i = 0; i < count; i++) {
-        CLA_TRY(layer_prefix(name, prefix, i));
-        CLA_TRY(clattn_decoder_layer_weights_find(p, name, &layers[i]));
-    }
-    weights.layers = layers;
-    weights.count = count ? count : 1;
-    if (count > 0)
-        final_norm(p, prefix, &weights.has_norm, &weights.norm);
+    CLA_CHECK(parameters, CLATTN_E_ARGUMENT, "decoder_load: parameters is NULL");
+    CLA_TRY(find_stack(parameters, prefix, sizeof(clattn_decoder_layer_weights), decoder_layer, &stack));
+    const clattn_decoder_weights weights = {
+        .layers = stack.layers, .count = stack.count, .has_norm = stack.has_norm, .norm = stack.norm};
     CLA_TRY(clattn_decoder_create(context, &weights, options, decoder));
 done:
-    cla_free(layers);
+    cla_free(stack.layers);
     return status;
 }

@@ -128,6 +128,13 @@ typedef struct clattn_feedforward clattn_feedforward;
 CLATTN_API clattn_status clattn_feedforward_create(clattn_context *context, const clattn_feedforward_weights *weights,
                                                    const clattn_feedforward_options *options,
                                                    clattn_feedforward **feedforward);
+/* Weights by the names of PyTorch's layers: PREFIXlinear1.weight, linear1.bias, linear2.weight, linear2.bias; biases
+ * may lack. A gate has no name there. */
+CLATTN_API clattn_status clattn_feedforward_weights_find(const clattn_parameters *parameters, const char *prefix,
+                                                         clattn_feedforward_weights *weights);
+CLATTN_API clattn_status clattn_feedforward_load(clattn_context *context, const clattn_parameters *parameters,
+                                                 const char *prefix, const clattn_feedforward_options *options,
+                                                 clattn_feedforward **feedforward);
 CLATTN_API void clattn_feedforward_destroy(clattn_feedforward *feedforward); /* NULL is allowed */
 CLATTN_API int64_t clattn_feedforward_parameter_count(const clattn_feedforward *feedforward);
 /* x [..., E] to y [..., E], rank 1 to 4; y may be x, as the same view. */
