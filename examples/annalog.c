@@ -97,18 +97,13 @@ static bool take_decoder(annalog *a) {
 static bool read_vocabulary(annalog *a, const char *folder) {
     static const char *const special[] = {"<unk>", "<pad>", "<sos>", "<eos>"};
     char path[4096];
-    size_t bytes = 0;
+    size_t bytes = 0, n;
     snprintf(path, sizeof path, "%s/vocab.txt", folder);
     a->text = read_path(path, &bytes);
     if (!a->text)
         return false;
-    for (char *line = a->text, *end = line + bytes; line < end && a->V < MAX_TOKENS;) {
-        char *next = memchr(line, '\n', (size_t)(end - line));
-        next = next ? next : end;
-        *next = 0;
+    for (char *at = a->text, *line; a->V < MAX_TOKENS && (line = next_line(&at, a->text + bytes, &n));)
         a->tokens[a->V++] = line;
-        line = next + 1;
-    }
     for (int64_t i = 0; i <= ANNALOG_END; i++)
         if (i >= a->V || strcmp(a->tokens[i], special[i]) != 0)
             return complain("%s: line %d is not %s", path, (int)i + 1, special[i]);

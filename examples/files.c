@@ -39,3 +39,23 @@ char *read_path(const char *path, size_t *bytes) {
     fclose(file);
     return data;
 }
+
+char *next_line(char **at, char *end, size_t *bytes) {
+    char *line = *at;
+    if (line >= end)
+        return NULL;
+    char *stop = memchr(line, '\n', (size_t)(end - line));
+    stop = stop ? stop : end;
+    *at = stop + 1;
+    *bytes = (size_t)(stop - line);
+    *bytes -= *bytes > 0 && line[*bytes - 1] == '\r';
+    *stop = line[*bytes] = 0;
+    return line;
+}
+
+size_t count_lines(const char *text, size_t bytes) {
+    size_t lines = 1;
+    for (size_t i = 0; i < bytes; i++)
+        lines += text[i] == '\n';
+    return lines;
+}

@@ -14,21 +14,13 @@ static bool ends_with(const char *s, const char *end) {
 }
 
 static bool take_lines(texts *t, size_t bytes) {
-    size_t lines = 1;
-    for (size_t i = 0; i < bytes; i++)
-        lines += t->storage[i] == '\n';
-    t->items = calloc(lines, sizeof *t->items);
+    char *at = t->storage, *line;
+    size_t n;
+    t->items = calloc(count_lines(t->storage, bytes), sizeof *t->items);
     if (!t->items)
         return complain("out of memory");
-    for (char *line = t->storage, *end = line + bytes; line < end;) {
-        char *next = memchr(line, '\n', (size_t)(end - line));
-        next = next ? next : end;
-        *next = 0;
-        const size_t n = (size_t)(next - line), carriage = n > 0 && line[n - 1] == '\r';
-        line[n - carriage] = 0;
-        t->items[t->count++] = (text){line, n - carriage};
-        line = next + 1;
-    }
+    while ((line = next_line(&at, t->storage + bytes, &n)))
+        t->items[t->count++] = (text){line, n};
     return true;
 }
 

@@ -55,9 +55,8 @@ static slot *find_slot(const wordpiece *w, uint64_t hash, const char *prefix, co
 }
 
 static bool make_tables(wordpiece *w, size_t bytes) {
-    size_t lines = 1, size = 16;
-    for (size_t i = 0; i < bytes; i++)
-        lines += w->text[i] == '\n';
+    const size_t lines = count_lines(w->text, bytes);
+    size_t size = 16;
     while (size < 2 * lines)
         size *= 2;
     w->mask = size - 1;
@@ -67,16 +66,12 @@ static bool make_tables(wordpiece *w, size_t bytes) {
 }
 
 static void add_lines(wordpiece *w, size_t bytes) {
-    for (char *line = w->text, *end = w->text + bytes; line < end;) {
-        char *next = memchr(line, '\n', (size_t)(end - line));
-        next = next ? next : end;
-        size_t n = (size_t)(next - line);
-        n -= n > 0 && line[n - 1] == '\r';
-        line[n] = 0;
+    char *at = w->text, *line;
+    size_t n;
+    while ((line = next_line(&at, w->text + bytes, &n))) {
         *find_slot(w, hash_more(hash_start, line, n), "", line, n) = (slot){line, n, (int32_t)w->count};
         w->longest = n > w->longest ? n : w->longest;
         w->tokens[w->count++] = line;
-        line = next + 1;
     }
 }
 

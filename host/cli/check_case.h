@@ -34,12 +34,6 @@ typedef struct cla_check_output {
     bool nan_is_finite; /* a NaN wanted is any finite number got */
 } cla_check_output;
 
-/* A parameter of a module, by its name in the case. */
-typedef struct cla_check_parameter {
-    const char *name;
-    const clattn_array *array;
-} cla_check_parameter;
-
 /* sdpa_mask_1e9, where scores are replaced: arrays of the job, in f64. */
 typedef struct cla_check_replaced {
     const clattn_array *q, *k, *v, *mask, *o, *weights;
@@ -56,7 +50,7 @@ struct cla_check_job {
     clattn_rotary_args rotary;
     /* Or this is called, on what it finds here: for cases without algorithms. */
     clattn_status (*call)(clattn_context *context, const cla_check_job *job);
-    cla_check_parameter parameters[CLA_CHECK_PARAMETERS];
+    clattn_named_array parameters[CLA_CHECK_PARAMETERS]; /* of a module, by their names in the case */
     size_t parameter_count;
     clattn_multihead_options multihead_options;
     clattn_multihead_args multihead;

@@ -86,9 +86,9 @@ bool cla_check_dead_rows(cla_check_case *c, cla_check_job *job, bool has_extra) 
     if (has_extra || !fits(job, &s)) /* what does not fit is for the call to refuse */
         return true;
     for (size_t i = 0; i < job->parameter_count; i++)
-        if (strcmp(job->parameters[i].name, "out_proj.bias") == 0 && job->parameters[i].array->rank == 1 &&
-            job->parameters[i].array->shape[0] == job->multihead.y.shape[job->multihead.y.rank - 1] &&
-            clattn_array_convert(job->parameters[i].array, CLATTN_F64, &bias) != CLATTN_OK)
+        if (strcmp(job->parameters[i].name, "out_proj.bias") == 0 && job->parameters[i].array.rank == 1 &&
+            job->parameters[i].array.shape[0] == job->multihead.y.shape[job->multihead.y.rank - 1] &&
+            clattn_array_convert(&job->parameters[i].array, CLATTN_F64, &bias) != CLATTN_OK)
             return cla_check_error(c, "%s", clattn_last_error());
     for (int64_t row = 0; row < s.B * s.N; row++) {
         const int64_t b = row / s.N, i = row % s.N, dead = dead_heads(&job->multihead.masks, &s, b, i);

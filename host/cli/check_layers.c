@@ -14,25 +14,14 @@ typedef struct layer_case {
     bool decoder;
 } layer_case;
 
-static const char *const parameters[] = {"self_attn.in_proj_weight",
-                                         "self_attn.in_proj_bias",
-                                         "self_attn.out_proj.weight",
-                                         "self_attn.out_proj.bias",
-                                         "multihead_attn.in_proj_weight",
-                                         "multihead_attn.in_proj_bias",
-                                         "multihead_attn.out_proj.weight",
-                                         "multihead_attn.out_proj.bias",
-                                         "linear1.weight",
-                                         "linear1.bias",
-                                         "linear2.weight",
-                                         "linear2.bias",
-                                         "norm1.weight",
-                                         "norm1.bias",
-                                         "norm2.weight",
-                                         "norm2.bias",
-                                         "norm3.weight",
-                                         "norm3.bias",
-                                         NULL};
+/* The names of a layer's parameters, NULL behind them. */
+static void list_parameters(bool decoder, const char *names[CLA_LAYER_TENSORS + 1]) {
+    size_t count = 0;
+    for (size_t i = 0; i < CLA_LAYER_TENSORS; i++)
+        if (decoder || !cla_layer_tensors[i].of_decoder)
+            names[count++] = cla_layer_tensors[i].name;
+    names[count] = NULL;
+}
 
 static bool read_flag(cla_check_case *c, const char *name, int64_t unset, int64_t *value) {
     if (!cla_check_attr_int(c, name, unset, value))
@@ -68,21 +57,19 @@ static bool set_options(cla_check_case *c, cla_check_job *job, const layer_case 
 static const clattn_array *parameter(const cla_check_job *job, const char *name) {
     for (size_t i = 0; i < job->parameter_count; i++)
         if (strcmp(job->parameters[i].name, name) == 0)
-            return job->parameters[i].array;
+            return &job->parameters[i].array;
     return NULL;
 }
 
+static bool is_bias(const char *name) { return strcmp(name + strlen(name) - strlen("bias"), "bias") == 0; }
+
 /* Attributes that say what the parameters are. */
 static bool check_parameters(cla_check_case *c, const cla_check_job *job, const layer_case *l) {
-    static const char *const biases[] = {"self_attn.in_proj_bias",
-                                         "self_attn.out_proj.bias",
-                                         "linear1.bias",
-                                         "linear2.bias",
-                                         "norm1.bias",
-                                         "norm2.bias"};
+    const char *names[CLA_LAYER_TENSORS + 1];
     const clattn_array *linear1 = parameter(job, "linear1.weight");
-    for (size_t i = 0; i < sizeof biases / sizeof *biases; i++)
-        if (!cla_check_agrees(c, biases[i], l->bias, "bias"))
+    list_parameters(l->decoder, names);
+    for (const char **name = names; *name; name++)
+        if (is_bias(*name) && !cla_check_agrees(c, *name, l->bias, "bias"))
             return false;
     if (linear1 && linear1->rank == 2 && l->inner != 0 && linear1->shape[0] != l->inner)
         return cla_check_error(c, "dim_feedforward is %" PRId64 ", and linear1.weight has %" PRId64 " rows", l->inner,
@@ -95,7 +82,7 @@ static bool check_parameters(cla_check_case *c, const cla_check_job *job, const 
 static clattn_status call_encoder(clattn_context *context, const cla_check_job *job) {
     clattn_parameters *all = NULL;
     clattn_encoder *encoder = NULL;
-    clattn_status status = cla_check_parameters(context, job, &all);
+    clattn_status status = cla_parameters_upload(context, job->parameters, job->parameter_count, &all);
     if (status == CLATTN_OK)
         status = clattn_encoder_load(context, all, NULL, &job->layer_options, &encoder);
     if (status == CLATTN_OK)
@@ -108,7 +95,7 @@ static clattn_status call_encoder(clattn_context *context, const cla_check_job *
 static clattn_status call_decoder(clattn_context *context, const cla_check_job *job) {
     clattn_parameters *all = NULL;
     clattn_decoder *decoder = NULL;
-    clattn_status status = cla_check_parameters(context, job, &all);
+    clattn_status status = cla_parameters_upload(context, job->parameters, job->parameter_count, &all);
     if (status == CLATTN_OK)
         status = clattn_decoder_load(context, all, NULL, &job->layer_options, &decoder);
     if (status == CLATTN_OK)
@@ -122,6 +109,8 @@ static bool load(cla_check_case *c, cla_check_job *job, const layer_case *l, con
     const clattn_array *x = cla_check_read(c, job, l->decoder ? "tgt" : "src");
     clattn_decoder_args *d = &job->decoder;
     clattn_module_masks *masks = l->decoder ? &d->masks : &job->encoder.masks;
+    const char *parameters[CLA_LAYER_TENSORS + 1];
+    list_parameters(l->decoder, parameters);
     if (!x || !cla_check_read_parameters(c, job, parameters) || !set_options(c, job, l) ||
         !check_parameters(c, job, l) ||
         !cla_check_read_optional(c, job, l->decoder ? "tgt_mask" : "src_mask", &masks->attn) ||
@@ -172,22 +161,8 @@ bool cla_check_build_encoder(cla_check_case *c) {
     static const char *const attrs[] = {
         "d_model", "nhead",       "dim_feedforward", "activation", "norm_first", "layer_norm_eps",
         "bias",    "batch_first", "is_causal",       "dropout",    NULL};
-    static const char *const inputs[] = {"src",
-                                         "src_mask",
-                                         "src_key_padding_mask",
-                                         "self_attn.in_proj_weight",
-                                         "self_attn.in_proj_bias",
-                                         "self_attn.out_proj.weight",
-                                         "self_attn.out_proj.bias",
-                                         "linear1.weight",
-                                         "linear1.bias",
-                                         "linear2.weight",
-                                         "linear2.bias",
-                                         "norm1.weight",
-                                         "norm1.bias",
-                                         "norm2.weight",
-                                         "norm2.bias",
-                                         NULL};
+    const char *inputs[3 + CLA_LAYER_TENSORS + 1] = {"src", "src_mask", "src_key_padding_mask"};
+    list_parameters(false, inputs + 3);
     layer_case l = {.decoder = false};
     return cla_check_known(c, attrs, inputs) && build(c, &l);
 }
@@ -196,9 +171,9 @@ bool cla_check_build_decoder(cla_check_case *c) {
     static const char *const attrs[] = {
         "d_model", "nhead",       "dim_feedforward", "activation",       "norm_first", "layer_norm_eps",
         "bias",    "batch_first", "tgt_is_causal",   "memory_is_causal", "dropout",    NULL};
-    const char *inputs[sizeof parameters / sizeof *parameters + 6] = {
+    const char *inputs[6 + CLA_LAYER_TENSORS + 1] = {
         "tgt", "memory", "tgt_mask", "tgt_key_padding_mask", "memory_mask", "memory_key_padding_mask"};
-    memcpy(inputs + 6, parameters, sizeof parameters);
+    list_parameters(true, inputs + 6);
     layer_case l = {.decoder = true};
     return cla_check_known(c, attrs, inputs) && build(c, &l);
 }

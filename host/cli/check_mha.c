@@ -83,7 +83,7 @@ static bool load(cla_check_case *c, cla_check_job *job, const mha_case *m) {
 static clattn_status call(clattn_context *context, const cla_check_job *job) {
     clattn_parameters *all = NULL;
     clattn_multihead *multihead = NULL;
-    clattn_status status = cla_check_parameters(context, job, &all);
+    clattn_status status = cla_parameters_upload(context, job->parameters, job->parameter_count, &all);
     if (status == CLATTN_OK)
         status = clattn_multihead_load(context, all, NULL, &job->multihead_options, &multihead);
     if (status == CLATTN_OK)

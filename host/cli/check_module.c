@@ -25,7 +25,7 @@ bool cla_check_read_parameters(cla_check_case *c, cla_check_job *job, const char
         const clattn_array *array = cla_check_read(c, job, *names);
         if (!array)
             return false;
-        job->parameters[job->parameter_count++] = (cla_check_parameter){*names, array};
+        job->parameters[job->parameter_count++] = (clattn_named_array){*names, *array};
     }
     return true;
 }
@@ -51,11 +51,4 @@ void cla_check_hint(clattn_module_masks *masks, bool hint, bool weights) {
         return;
     masks->align = CLATTN_ALIGN_TOP_LEFT;
     masks->attn = (clattn_tensor){0};
-}
-
-clattn_status cla_check_parameters(clattn_context *context, const cla_check_job *job, clattn_parameters **parameters) {
-    clattn_status status = clattn_parameters_create(context, parameters);
-    for (size_t i = 0; i < job->parameter_count && status == CLATTN_OK; i++)
-        status = clattn_parameters_add(*parameters, job->parameters[i].name, job->parameters[i].array, NULL);
-    return status;
 }

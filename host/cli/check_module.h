@@ -4,6 +4,7 @@
 #define CLA_CHECK_MODULE_H
 
 #include "check_case.h"
+#include "layer_tensors.h"
 
 /* "out" and f64 of "out_f64"; where there is no type, `inputs`. stem has room for CLA_CHECK_TEXT bytes. */
 void cla_check_stem(const char *name, clattn_dtype inputs, char *stem, clattn_dtype *dtype);
@@ -22,8 +23,5 @@ bool cla_check_dead_rows(cla_check_case *c, cla_check_job *job, bool has_extra);
 
 /* An output of sdpa_mask_1e9 whose scores are replaced by -1e9 (check_replaced.c), in a job of its own. */
 bool cla_check_want_replaced(cla_check_case *c, const cJSON *out, bool weights);
-
-/* On the device: parameters of a job. */
-clattn_status cla_check_parameters(clattn_context *context, const cla_check_job *job, clattn_parameters **parameters);
 
 #endif

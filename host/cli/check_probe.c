@@ -12,7 +12,7 @@
 static const clattn_array *input(const cla_check_job *job, const char *name) {
     for (size_t i = 0; i < job->parameter_count; i++)
         if (strcmp(job->parameters[i].name, name) == 0)
-            return job->parameters[i].array;
+            return &job->parameters[i].array;
     return NULL;
 }
 
@@ -25,7 +25,7 @@ static const clattn_array *output(const cla_check_job *job, const char *name) {
 
 static clattn_status open_heads(clattn_context *context, const cla_check_job *job, clattn_parameters **all,
                                 clattn_multihead **multihead) {
-    const clattn_status status = cla_check_parameters(context, job, all);
+    const clattn_status status = cla_parameters_upload(context, job->parameters, job->parameter_count, all);
     return status == CLATTN_OK ? clattn_multihead_load(context, *all, NULL, &job->multihead_options, multihead)
                                : status;
 }

@@ -2,6 +2,7 @@
 #include "study_model.h"
 
 #include "args.h"
+#include "layer_tensors.h"
 #include "progress.h"
 #include "study_random.h"
 #include <math.h>
@@ -9,13 +10,6 @@
 #include <stdlib.h>
 
 enum { E = CLA_MODEL_E, TABLE_STREAM = 99999 };
-
-clattn_status cla_model_upload(clattn_context *context, const cla_weights *weights, clattn_parameters **parameters) {
-    clattn_status status = clattn_parameters_create(context, parameters);
-    for (size_t i = 0; i < weights->count && status == CLATTN_OK; i++)
-        status = clattn_parameters_add(*parameters, weights->named[i].name, &weights->named[i].array, NULL);
-    return status;
-}
 
 static bool draw(cla_study *s, cla_model *m) {
     static const char *const stacks[] = {"encoder", "decoder"};
@@ -47,7 +41,8 @@ int cla_model_open(cla_study *study, cla_model *model) {
     cla_note_end();
     if (!drawn)
         return cla_fail(CLA_EXIT_FAILED, "study %s: out of memory for the weights", study->name);
-    clattn_status status = cla_model_upload(study->context, model->weights, &model->parameters);
+    clattn_status status =
+        cla_parameters_upload(study->context, model->weights->named, model->weights->count, &model->parameters);
     if (status == CLATTN_OK)
         status = clattn_encoder_load(study->context, model->parameters, "encoder.", &options, &model->encoder);
     if (status == CLATTN_OK)

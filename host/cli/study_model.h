@@ -33,7 +33,4 @@ bool cla_model_encode_exactly(const cla_study *study, const cla_model *model, cl
 bool cla_model_decode_exactly(const cla_study *study, const cla_model *model, clattn_array *x,
                               const clattn_array *memory);
 
-/* Parameters on the device from weights on the host. */
-clattn_status cla_model_upload(clattn_context *context, const cla_weights *weights, clattn_parameters **parameters);
-
 #endif

@@ -3,6 +3,7 @@
  * in double; the three roles of attention; no output depends on a later target; and decoding token by token, with
  * caches, is decoding in one pass. */
 #include "args.h"
+#include "layer_tensors.h"
 #include "study_model.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +47,7 @@ static int compare_layer(cla_study *s, const char *set, bool decoder) {
     const bool loaded =
         weights && y && wanted && (!decoder || memory) && cla_weights_stored(s, set, "", decoder, weights);
     if (loaded)
-        status = cla_model_upload(s->context, weights, &parameters);
+        status = cla_parameters_upload(s->context, weights->named, weights->count, &parameters);
     if (loaded && status == CLATTN_OK)
         status = run_layer(s, parameters, decoder, x, memory, y);
     clattn_parameters_destroy(parameters);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "study_weights.h"
 
+#include "layer_tensors.h"
 #include "study_random.h"
 #include <assert.h>
 #include <math.h>
@@ -8,34 +9,6 @@
 #include <string.h>
 
 #define FIRST_STREAM 100000 /* beyond those of `scale` */
-
-/* Sizes in E and F: rows E + rows F, columns alike; no columns: a vector. */
-static const struct {
-    const char *name;
-    int rows_E, rows_F, columns_E, columns_F;
-    double mean;
-    bool of_decoder;
-} tensors[] = {
-    {"self_attn.in_proj_weight", 3, 0, 1, 0, 0, false},
-    {"self_attn.in_proj_bias", 3, 0, 0, 0, 0, false},
-    {"self_attn.out_proj.weight", 1, 0, 1, 0, 0, false},
-    {"self_attn.out_proj.bias", 1, 0, 0, 0, 0, false},
-    {"multihead_attn.in_proj_weight", 3, 0, 1, 0, 0, true},
-    {"multihead_attn.in_proj_bias", 3, 0, 0, 0, 0, true},
-    {"multihead_attn.out_proj.weight", 1, 0, 1, 0, 0, true},
-    {"multihead_attn.out_proj.bias", 1, 0, 0, 0, 0, true},
-    {"linear1.weight", 0, 1, 1, 0, 0, false},
-    {"linear1.bias", 0, 1, 0, 0, 0, false},
-    {"linear2.weight", 1, 0, 0, 1, 0, false},
-    {"linear2.bias", 1, 0, 0, 0, 0, false},
-    {"norm1.weight", 1, 0, 0, 0, 1, false},
-    {"norm1.bias", 1, 0, 0, 0, 0, false},
-    {"norm2.weight", 1, 0, 0, 0, 1, false},
-    {"norm2.bias", 1, 0, 0, 0, 0, false},
-    {"norm3.weight", 1, 0, 0, 0, 1, true},
-    {"norm3.bias", 1, 0, 0, 0, 0, true},
-};
-enum { TENSORS = sizeof tensors / sizeof *tensors };
 
 static void add(cla_weights *w, const char *prefix, const char *name, const clattn_array *array) {
     assert(w->count < CLA_WEIGHTS_MAX);
@@ -46,25 +19,25 @@ static void add(cla_weights *w, const char *prefix, const char *name, const clat
 }
 
 bool cla_weights_stored(cla_study *study, const char *set, const char *prefix, bool decoder, cla_weights *weights) {
-    for (size_t i = 0; i < TENSORS; i++) {
+    for (size_t i = 0; i < CLA_LAYER_TENSORS; i++) {
         char name[96];
-        if (tensors[i].of_decoder && !decoder)
+        if (cla_layer_tensors[i].of_decoder && !decoder)
             continue;
-        snprintf(name, sizeof name, "%s/%s", set, tensors[i].name);
+        snprintf(name, sizeof name, "%s/%s", set, cla_layer_tensors[i].name);
         const clattn_array *a = cla_study_tensor(study, name, CLATTN_F32);
         if (!a)
             return false;
-        add(weights, prefix, tensors[i].name, a);
+        add(weights, prefix, cla_layer_tensors[i].name, a);
     }
     return true;
 }
 
 bool cla_weights_drawn(cla_study *study, const char *prefix, bool decoder, int64_t E, int64_t F, cla_weights *weights) {
-    for (size_t i = 0; i < TENSORS; i++) {
-        const int64_t shape[2] = {tensors[i].rows_E * E + tensors[i].rows_F * F,
-                                  tensors[i].columns_E * E + tensors[i].columns_F * F};
+    for (size_t i = 0; i < CLA_LAYER_TENSORS; i++) {
+        const int64_t shape[2] = {cla_layer_tensors[i].rows_E * E + cla_layer_tensors[i].rows_F * F,
+                                  cla_layer_tensors[i].columns_E * E + cla_layer_tensors[i].columns_F * F};
         const int rank = shape[1] > 0 ? 2 : 1;
-        if (tensors[i].of_decoder && !decoder)
+        if (cla_layer_tensors[i].of_decoder && !decoder)
             continue;
         const clattn_array *a = cla_study_new(study, CLATTN_F32, rank, shape);
         if (!a)
@@ -74,8 +47,8 @@ bool cla_weights_drawn(cla_study *study, const char *prefix, bool decoder, int64
         float *x = a->data;
         cla_random_normals(study->seed, FIRST_STREAM + weights->count, 0, count, x);
         for (size_t j = 0; j < count; j++)
-            x[j] = (float)(tensors[i].mean + spread * (double)x[j]);
-        add(weights, prefix, tensors[i].name, a);
+            x[j] = (float)((cla_layer_tensors[i].is_scale ? 1 : 0) + spread * (double)x[j]);
+        add(weights, prefix, cla_layer_tensors[i].name, a);
     }
     return true;
 }
