@@ -166,6 +166,7 @@ static void ranges(clattn_context *context) {
         in[i] = (unsigned char)(i * 7);
     SUCCEEDS(clattn_buffer_create(context, 100, &buffer));
     cr_expect_eq(clattn_buffer_bytes(buffer), 100);
+    cr_expect_eq(clattn_buffer_context(buffer), context);
     SUCCEEDS(clattn_buffer_upload(buffer, 0, in, 100));
     SUCCEEDS(clattn_buffer_upload(buffer, 30, in, 11));
     memcpy(in + 30, (unsigned char[]){0, 7, 14, 21, 28, 35, 42, 49, 56, 63, 70}, 11);
@@ -198,6 +199,7 @@ static void empty(clattn_context *context) {
     clattn_buffer_destroy(buffer);
     clattn_buffer_destroy(NULL);
     cr_expect_eq(clattn_buffer_bytes(NULL), 0);
+    cr_expect_null(clattn_buffer_context(NULL));
 }
 Test(buffers, a_buffer_may_be_empty) { on_each_device(empty); }
 

@@ -43,7 +43,7 @@ clattn_status cla_plan_scratch(clattn_plan *plan, int64_t bytes, const char *wha
 static clattn_status check_bound(const clattn_context *context, const cla_problem *p) {
     for (int i = 0; i < CLA_TENSORS; i++) {
         const clattn_tensor *t = cla_tensor_read(p, i);
-        if (t->buffer && cla_buffer_context(t->buffer) != context)
+        if (t->buffer && clattn_buffer_context(t->buffer) != context)
             return cla_error(CLATTN_E_ARGUMENT, "%s: its buffer belongs to another context than the plan",
                              cla_tensor_fields[i].name);
         if (t->rank > 0 && t->host && !cla_context_is_cpu(context) && clattn_tensor_elements(t) > 0)
@@ -260,7 +260,7 @@ void clattn_plan_destroy(clattn_plan *plan) {
 clattn_status clattn_plan_set_workspace(clattn_plan *plan, clattn_buffer *workspace) {
     if (!plan || !workspace)
         return cla_error(CLATTN_E_ARGUMENT, "plan_set_workspace: %s is NULL", plan ? "workspace" : "plan");
-    if (cla_buffer_context(workspace) != plan->context)
+    if (clattn_buffer_context(workspace) != plan->context)
         return cla_error(CLATTN_E_ARGUMENT, "plan_set_workspace: the buffer belongs to another context than the plan");
     if (clattn_buffer_bytes(workspace) < plan->workspace_bytes)
         return cla_error(CLATTN_E_LIMIT, "plan_set_workspace: a buffer of %zu bytes, and the plan needs %zu",

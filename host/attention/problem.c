@@ -34,24 +34,6 @@ static clattn_dtype sums_of(const clattn_attention_args *args) {
     return CLATTN_F32;
 }
 
-clattn_status cla_storage_check(const clattn_tensor *t, const char *name) {
-    if ((t->buffer != NULL) && (t->host != NULL))
-        return cla_error(CLATTN_E_ARGUMENT, "%s: has both a buffer and a host array; give one", name);
-    if (!t->buffer && !t->host && clattn_tensor_elements(t) > 0)
-        return cla_error(CLATTN_E_ARGUMENT, "%s: has neither a buffer nor a host array", name);
-    if (t->buffer) {
-        int64_t first, end;
-        clattn_status status = cla_view_bytes(t, name, &first, &end);
-        if (status != CLATTN_OK)
-            return status;
-        const uint64_t need = (uint64_t)end, have = clattn_buffer_bytes(t->buffer);
-        if (need > have)
-            return cla_error(CLATTN_E_SHAPE, "%s: reaches to byte %llu of a buffer of %llu", name,
-                             (unsigned long long)need, (unsigned long long)have);
-    }
-    return CLATTN_OK;
-}
-
 /* Checks one of q, k, v, o and lifts it to rank 4. */
 static clattn_status take_main(const clattn_tensor *t, const char *name, int rank, clattn_tensor *out) {
     if (t->rank == 0)
@@ -73,7 +55,7 @@ static clattn_status take_main(const clattn_tensor *t, const char *name, int ran
                          clattn_dtype_name(t->dtype),
                          cla_is_quantised(t->dtype) ? ", and q8_0 and q4_0 as k and v" : "");
     *out = cla_view_lift(t);
-    return cla_storage_check(t, name);
+    return cla_view_storage(NULL, t, name);
 }
 
 static clattn_status take_shapes(cla_problem *p, const clattn_attention_args *args) {
@@ -140,7 +122,7 @@ static clattn_status take_mask(const clattn_tensor *t, const char *name, const c
             out->stride[i] = 0;
         out->shape[i] = want[i];
     }
-    return cla_storage_check(t, name);
+    return cla_view_storage(NULL, t, name);
 }
 
 static clattn_status take_masks(cla_problem *p, const clattn_attention_args *args) {
@@ -224,7 +206,7 @@ static clattn_status take_sinks(cla_problem *p, const clattn_attention_args *arg
         return cla_error(CLATTN_E_SHAPE, "sinks: have stride %lld; give them one after another",
                          (long long)t->stride[0]);
     p->sinks = cla_view_lift(t);
-    return cla_storage_check(t, "sinks");
+    return cla_view_storage(NULL, t, "sinks");
 }
 
 /* Everything after the shapes. */

@@ -53,7 +53,7 @@ static clattn_status take_output(const clattn_tensor *t, const char *name, const
                          cla_shape_text(&wanted, other, TEXT));
     }
     *out = lifted;
-    status = cla_storage_check(t, name);
+    status = cla_view_storage(NULL, t, name);
     return status == CLATTN_OK ? check_output(t, name) : status;
 }
 

@@ -7,7 +7,5 @@
 
 /* Checks the outputs and the options of weights, once the sizes are known. */
 clattn_status cla_results_take(cla_problem *p, const clattn_attention_args *args);
-/* problem.c: where a tensor lies is said once, and it reaches far enough. */
-clattn_status cla_storage_check(const clattn_tensor *t, const char *name);
 
 #endif

@@ -18,21 +18,14 @@ static clattn_status check_type(const clattn_tensor *t, const cla_mask_shape *s,
 }
 
 /* What attention asks of a view and its storage, before a mask that is joined is read on the host. */
-static clattn_status check_mask(const clattn_tensor *t, const cla_mask_shape *s, const char *mask) {
+static clattn_status check_mask(const clattn_context *context, const clattn_tensor *t, const cla_mask_shape *s,
+                                const char *mask) {
     clattn_status status = CLATTN_OK;
     char name[100];
-    int64_t first, end;
     snprintf(name, sizeof name, "%s: %s%s", s->module, s->prefix, mask);
     CLA_TRY(cla_view_check(t, name));
     CLA_TRY(check_type(t, s, mask));
-    CLA_CHECK(!t->buffer || !t->host, CLATTN_E_ARGUMENT, "%s: has both a buffer and a host array; give one", name);
-    CLA_CHECK(t->buffer || t->host || clattn_tensor_elements(t) == 0, CLATTN_E_ARGUMENT,
-              "%s: has neither a buffer nor a host array", name);
-    if (!t->buffer)
-        goto done;
-    CLA_TRY(cla_view_bytes(t, name, &first, &end));
-    CLA_CHECK((uint64_t)end <= clattn_buffer_bytes(t->buffer), CLATTN_E_SHAPE,
-              "%s: reaches to byte %lld of a buffer of %zu", name, (long long)end, clattn_buffer_bytes(t->buffer));
+    CLA_TRY(cla_view_storage(context, t, name));
 done:
     return status;
 }
@@ -40,12 +33,13 @@ done:
 static bool is_or_one(int64_t size, int64_t full) { return size == full || size == 1; }
 
 /* [B|1, H|1, N|1, M] */
-static clattn_status take_attn(const clattn_tensor *given, const cla_mask_shape *s, clattn_tensor *mask) {
+static clattn_status take_attn(const clattn_context *context, const clattn_tensor *given, const cla_mask_shape *s,
+                               clattn_tensor *mask) {
     clattn_status status = CLATTN_OK;
     char text[200];
     if (given->rank == 0)
         goto done;
-    CLA_TRY(check_mask(given, s, "attn mask"));
+    CLA_TRY(check_mask(context, given, s, "attn mask"));
     clattn_tensor t = *given;
     if (t.rank == 2)
         t = cla_lead(cla_lead(t));
@@ -69,12 +63,13 @@ done:
 }
 
 /* [B, 1, 1, M] */
-static clattn_status take_padding(const clattn_tensor *given, const cla_mask_shape *s, clattn_tensor *mask) {
+static clattn_status take_padding(const clattn_context *context, const clattn_tensor *given, const cla_mask_shape *s,
+                                  clattn_tensor *mask) {
     clattn_status status = CLATTN_OK;
     char text[200];
     if (given->rank == 0)
         goto done;
-    CLA_TRY(check_mask(given, s, "key_padding mask"));
+    CLA_TRY(check_mask(context, given, s, "key_padding mask"));
     const int last = given->rank - 1;
     CLA_CHECK(given->rank == (s->unbatched ? 1 : 2) && given->shape[last] == s->M &&
                   (s->unbatched || given->shape[0] == s->B),
@@ -128,8 +123,8 @@ clattn_status cla_masks_take(const clattn_module_masks *given, const cla_mask_sh
         .key_lengths = given->key_lengths, .offsets = given->offsets, .causal = given->causal, .align = given->align};
     if (shape->B == 0)
         goto done;
-    CLA_TRY(take_attn(&given->attn, shape, &attn));
-    CLA_TRY(take_padding(&given->key_padding, shape, &padding));
+    CLA_TRY(take_attn(scratch->context, &given->attn, shape, &attn));
+    CLA_TRY(take_padding(scratch->context, &given->key_padding, shape, &padding));
     CLA_TRY(check_lengths(given, shape));
     const bool any = cla_present(&attn) || cla_present(&padding) || given->key_lengths || given->causal;
     const bool twice = cla_present(&attn) && cla_present(&padding) && is_boolean(&attn) == is_boolean(&padding);

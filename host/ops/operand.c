@@ -26,30 +26,13 @@ static clattn_status check_type(const clattn_tensor *t, const char *name, int ki
                                                   : ", q8_0, q4_0 or q4_1");
 }
 
-static clattn_status check_storage(clattn_context *context, const clattn_tensor *t, const char *name) {
-    clattn_status status = CLATTN_OK;
-    int64_t first, end;
-    CLA_CHECK(!t->buffer || !t->host, CLATTN_E_ARGUMENT, "%s: has both a buffer and a host array; give one", name);
-    CLA_CHECK(t->buffer || t->host || clattn_tensor_elements(t) == 0, CLATTN_E_ARGUMENT,
-              "%s: has neither a buffer nor a host array", name);
-    if (!t->buffer)
-        goto done;
-    CLA_CHECK(cla_buffer_context(t->buffer) == context, CLATTN_E_ARGUMENT, "%s: its buffer belongs to another context",
-              name);
-    CLA_TRY(cla_view_bytes(t, name, &first, &end));
-    CLA_CHECK((uint64_t)end <= clattn_buffer_bytes(t->buffer), CLATTN_E_SHAPE,
-              "%s: reaches to byte %lld of a buffer of %zu", name, (long long)end, clattn_buffer_bytes(t->buffer));
-done:
-    return status;
-}
-
 clattn_status cla_operand_check(clattn_context *context, const clattn_tensor *t, const char *name, int kind) {
     clattn_status status = CLATTN_OK;
     char text[200];
     CLA_CHECK(t->rank != 0, CLATTN_E_ARGUMENT, "%s: is missing", name);
     CLA_TRY(cla_view_check(t, name));
     CLA_TRY(check_type(t, name, kind));
-    CLA_TRY(check_storage(context, t, name));
+    CLA_TRY(cla_view_storage(context, t, name));
     for (int i = 0; i < t->rank; i++)
         CLA_CHECK(t->shape[i] <= MOST, CLATTN_E_SHAPE, "%s %s: axis %d is too long; %d is the most", name,
                   cla_shape_text(t, text, sizeof text), i, MOST);

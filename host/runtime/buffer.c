@@ -213,6 +213,6 @@ done:
 }
 
 void *cla_buffer_host(const clattn_buffer *buffer) { return buffer ? buffer->host : NULL; }
-clattn_context *cla_buffer_context(const clattn_buffer *buffer) { return buffer->context; }
+clattn_context *clattn_buffer_context(const clattn_buffer *buffer) { return buffer ? buffer->context : NULL; }
 bool cla_context_is_cpu(const clattn_context *context) { return context->cl == NULL; }
 const clattn_device_info *cla_context_device(const clattn_context *context) { return &context->info; }

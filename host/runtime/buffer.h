@@ -14,7 +14,6 @@ clattn_status cla_buffer_create_from(clattn_context *context, const void *data, 
 clattn_status cla_buffer_bring_back(clattn_buffer *buffer, void *host, size_t bytes);
 /* The storage on the `cpu` context, else NULL. */
 void *cla_buffer_host(const clattn_buffer *buffer);
-clattn_context *cla_buffer_context(const clattn_buffer *buffer);
 bool cla_context_is_cpu(const clattn_context *context);
 const clattn_device_info *cla_context_device(const clattn_context *context);
 

@@ -180,6 +180,23 @@ clattn_status cla_view_bytes(const clattn_tensor *t, const char *name, int64_t *
     return status;
 }
 
+clattn_status cla_view_storage(const clattn_context *context, const clattn_tensor *t, const char *name) {
+    clattn_status status = CLATTN_OK;
+    int64_t first, end;
+    CLA_CHECK(!t->buffer || !t->host, CLATTN_E_ARGUMENT, "%s: has both a buffer and a host array; give one", name);
+    CLA_CHECK(t->buffer || t->host || clattn_tensor_elements(t) == 0, CLATTN_E_ARGUMENT,
+              "%s: has neither a buffer nor a host array", name);
+    if (!t->buffer)
+        goto done;
+    CLA_CHECK(!context || clattn_buffer_context(t->buffer) == context, CLATTN_E_ARGUMENT,
+              "%s: its buffer belongs to another context", name);
+    CLA_TRY(cla_view_bytes(t, name, &first, &end));
+    CLA_CHECK((uint64_t)end <= clattn_buffer_bytes(t->buffer), CLATTN_E_SHAPE,
+              "%s: reaches to byte %lld of a buffer of %zu", name, (long long)end, clattn_buffer_bytes(t->buffer));
+done:
+    return status;
+}
+
 bool cla_view_overlaps(const clattn_tensor *t) {
     int order[CLATTN_MAX_RANK], n = 0;
     for (int i = 0; i < t->rank; i++) /* insertion sort by stride, axes of size 1 left out */

@@ -15,6 +15,9 @@ clattn_status cla_view_check(const clattn_tensor *t, const char *name);
 clattn_status cla_view_range(const clattn_tensor *t, const char *name, int64_t *first, int64_t *end);
 /* The same in bytes. The view is checked. */
 clattn_status cla_view_bytes(const clattn_tensor *t, const char *name, int64_t *first, int64_t *end);
+/* Where it lies is said once, a buffer is of the context (NULL: that is not asked), and it reaches far enough. The view
+ * is checked. */
+clattn_status cla_view_storage(const clattn_context *context, const clattn_tensor *t, const char *name);
 /* Two elements of the view share a place (a stride of 0, or strides that meet). Exact for nested strides. */
 bool cla_view_overlaps(const clattn_tensor *t);
 /* Whether both have a byte in common for certain: another view may lie in the gaps of one. The views need no check. */

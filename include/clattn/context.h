@@ -102,7 +102,9 @@ CLATTN_API void clattn_context_profile_reset(clattn_context *context);
 CLATTN_API clattn_status clattn_buffer_create(clattn_context *context, size_t bytes, clattn_buffer **buffer);
 /* NULL is allowed. Work in flight that uses it is not waited for, and keeps the memory until it is done. */
 CLATTN_API void clattn_buffer_destroy(clattn_buffer *buffer);
-CLATTN_API size_t clattn_buffer_bytes(const clattn_buffer *buffer);
+CLATTN_API size_t clattn_buffer_bytes(const clattn_buffer *buffer); /* of NULL: 0 */
+/* The context that it was made in, which alone takes it; of NULL: NULL. */
+CLATTN_API clattn_context *clattn_buffer_context(const clattn_buffer *buffer);
 /* Copies bytes in at offset_bytes; data may be reused when it returns.
  * Errors  CLATTN_E_ARGUMENT (NULL), CLATTN_E_SHAPE (past the buffer's end), CLATTN_E_MEMORY, CLATTN_E_OPENCL. */
 CLATTN_API clattn_status clattn_buffer_upload(clattn_buffer *buffer, size_t offset_bytes, const void *data,
