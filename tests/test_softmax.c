@@ -57,38 +57,48 @@ static void download_reals(clattn_buffer *buffer, double *x, int64_t n, bool f64
     free(data);
 }
 
+#define SCALE 0.25
+#define POWER 0.125
+
+/* Arrays of a case on the host, and what the kernel gave. */
+typedef struct {
+    int64_t rows, n;
+    double *scores, *bias;       /* [B, H, N, M], [N, M] */
+    double *got, *weights, *lse; /* powers and behind them the sums; weights; log-sum-exp */
+    unsigned char *keep;         /* [N, M] */
+    cla_span spans[2];
+} rows_data;
+
 /* Scores, a bias with -inf, a keep mask [N, M]; every third query sees nothing, a row holds NaN. */
-static void check_rows(clattn_context *context, const rows_case *t) {
-    const int64_t rows = t->B * t->H * t->N, n = rows * t->M;
-    const int masks = (t->causal ? CLA_SOFTMAX_INTERVAL : 0) | (t->tensor ? CLA_SOFTMAX_SCORE : 0);
-    double *s = calloc((size_t)(n + rows), sizeof *s), *got = calloc((size_t)(n + rows), sizeof *got);
-    double *bias = calloc((size_t)(t->N * t->M), sizeof *bias), *w = calloc((size_t)n, sizeof *w);
-    double *lse = calloc((size_t)rows, sizeof *lse);
-    unsigned char *keep = calloc((size_t)(t->N * t->M), 1);
+static rows_data make_rows(const rows_case *t) {
+    rows_data d = {.rows = t->B * t->H * t->N,
+                   .n = t->B * t->H * t->N * t->M,
+                   .spans = {{.keys = (cl_int)t->M - 1, .queries = (cl_int)t->N, .offset = 1},
+                             {.keys = (cl_int)t->M, .queries = (cl_int)t->N}}};
     oracle_random random = {3};
-    cla_softmax softmax;
-    for (int64_t i = 0; i < n; i++)
-        s[i] = 4 * oracle_normal(&random);
+    d.scores = calloc((size_t)(d.n + d.rows), sizeof *d.scores);
+    d.got = calloc((size_t)(d.n + d.rows), sizeof *d.got);
+    d.bias = calloc((size_t)(t->N * t->M), sizeof *d.bias);
+    d.weights = calloc((size_t)d.n, sizeof *d.weights);
+    d.lse = calloc((size_t)d.rows, sizeof *d.lse);
+    d.keep = calloc((size_t)(t->N * t->M), 1);
+    for (int64_t i = 0; i < d.n; i++)
+        d.scores[i] = 4 * oracle_normal(&random);
     for (int64_t i = 0; i < t->N * t->M; i++) {
-        bias[i] = oracle_below(&random, 5) == 0 ? -INFINITY : (double)(float)oracle_normal(&random);
-        keep[i] = i / t->M % 3 != 2 && oracle_below(&random, 4) != 0;
+        d.bias[i] = oracle_below(&random, 5) == 0 ? -INFINITY : (double)(float)oracle_normal(&random);
+        d.keep[i] = i / t->M % 3 != 2 && oracle_below(&random, 4) != 0;
     }
     if (t->M > 2)
-        s[2] = NAN;
-    const double scale = 0.25;
-    const cla_span spans[] = {{.keys = (cl_int)t->M - 1, .queries = (cl_int)t->N, .offset = 1},
-                              {.keys = (cl_int)t->M, .queries = (cl_int)t->N}};
-    clattn_buffer *scratch = upload_reals(context, s, n + rows, t->f64), *weights = upload_reals(context, w, n, t->f64);
-    clattn_buffer *sums = upload_reals(context, lse, rows, t->f64), *span = upload(context, spans, sizeof spans);
-    clattn_buffer *k = upload(context, keep, (size_t)(t->N * t->M));
-    clattn_buffer *b = upload_reals(context, bias, t->N * t->M, t->f64);
-    SUCCEEDS(cla_softmax_create(context, t->f64 ? CLATTN_F64 : CLATTN_F32, masks, t->M, &softmax));
-    const cla_softmax_buffers buffers = {.scratch = scratch,
-                                         .spans = span,
-                                         .keep = t->tensor ? k : NULL,
-                                         .bias = t->tensor ? b : NULL,
-                                         .lse = sums,
-                                         .weights = weights};
+        d.scores[2] = NAN;
+    return d;
+}
+
+static void free_rows(rows_data *d) {
+    free(d->scores), free(d->got), free(d->bias), free(d->weights), free(d->lse), free(d->keep);
+}
+
+static cla_softmax_args rows_args(const rows_case *t, int64_t n) {
+    const double scale = SCALE;
     cla_softmax_args a = {.s_b = t->H * t->N * t->M,
                           .s_h = t->N * t->M,
                           .s_i = t->M,
@@ -115,49 +125,83 @@ static void check_rows(clattn_context *context, const rows_case *t) {
                           .has_weights = 1,
                           .has_lse = 1,
                           .scale = (float)scale,
-                          .power = 0.125F};
+                          .power = (float)POWER};
     memcpy(&a.scale_bits, &scale, sizeof scale);
-    SUCCEEDS(cla_softmax_rows(context, &softmax, &buffers, &a, rows));
-    download_reals(scratch, got, n + rows, t->f64);
-    download_reals(weights, w, n, t->f64);
-    download_reals(sums, lse, rows, t->f64);
-    const double floor = oracle_floor(t->f64 ? CLATTN_F64 : CLATTN_F32, 1);
-    for (int64_t row = 0; row < rows; row++) {
-        const int64_t i = row % t->N, batch = row / t->N / t->H;
-        double m = -INFINITY, l = 0;
-        for (int pass = 0; pass < 2; pass++)
-            for (int64_t j = 0; j < t->M; j++) {
-                bool kept = !t->causal || (j < spans[batch].keys && j <= i + spans[batch].offset);
-                double x = scale * (t->f64 ? s[row * t->M + j] : (double)(float)s[row * t->M + j]);
-                if (t->tensor) {
-                    kept = kept && keep[i * t->M + j] && bias[i * t->M + j] > -INFINITY;
-                    x += bias[i * t->M + j];
-                }
-                if (kept && pass == 0 && x > m)
-                    m = x;
-                if (kept && pass == 1)
-                    l += exp(x - m);
-                const double e = got[row * t->M + j];
-                if (!kept)
-                    cr_expect(e == 0 && signbit(e) && w[row * t->M + j] == 0 && !signbit(w[row * t->M + j]),
-                              "row %d key %d is excluded, and %g", (int)row, (int)j, e);
-                else if (pass == 1 && isnan(x))
-                    cr_expect(isnan(e) && isnan(w[row * t->M + j]));
-                else if (pass == 1)
-                    cr_expect(fabs(e / 0.125 - exp(x - m)) <= 8 * floor && !signbit(e), "row %d key %d: %g, %g",
-                              (int)row, (int)j, e / 0.125, exp(x - m));
-            }
-        cr_expect(isnan(l) ? isnan(got[n + row]) : fabs(got[n + row] / 0.125 - l) <= 8 * floor * (l + 1));
-        cr_expect(isnan(l) ? isnan(lse[row])
-                  : l == 0 ? lse[row] == -INFINITY
-                           : fabs(lse[row] - m - log(l)) <= 8 * floor,
-                  "row %d: LSE %g, expected %g", (int)row, lse[row], m + log(l));
-    }
+    return a;
+}
+
+static void run_rows(clattn_context *context, const rows_case *t, rows_data *d) {
+    const int masks = (t->causal ? CLA_SOFTMAX_INTERVAL : 0) | (t->tensor ? CLA_SOFTMAX_SCORE : 0);
+    const cla_softmax_args args = rows_args(t, d->n);
+    cla_softmax softmax;
+    clattn_buffer *scratch = upload_reals(context, d->scores, d->n + d->rows, t->f64);
+    clattn_buffer *weights = upload_reals(context, d->weights, d->n, t->f64);
+    clattn_buffer *lse = upload_reals(context, d->lse, d->rows, t->f64);
+    clattn_buffer *spans = upload(context, d->spans, sizeof d->spans);
+    clattn_buffer *keep = upload(context, d->keep, (size_t)(t->N * t->M));
+    clattn_buffer *bias = upload_reals(context, d->bias, t->N * t->M, t->f64);
+    SUCCEEDS(cla_softmax_create(context, t->f64 ? CLATTN_F64 : CLATTN_F32, masks, t->M, &softmax));
+    const cla_softmax_buffers buffers = {.scratch = scratch,
+                                         .spans = spans,
+                                         .keep = t->tensor ? keep : NULL,
+                                         .bias = t->tensor ? bias : NULL,
+                                         .lse = lse,
+                                         .weights = weights};
+    SUCCEEDS(cla_softmax_rows(context, &softmax, &buffers, &args, d->rows));
+    download_reals(scratch, d->got, d->n + d->rows, t->f64);
+    download_reals(weights, d->weights, d->n, t->f64);
+    download_reals(lse, d->lse, d->rows, t->f64);
     cla_softmax_destroy(&softmax);
-    clattn_buffer *const all[] = {scratch, weights, sums, span, k, b};
+    clattn_buffer *const all[] = {scratch, weights, lse, spans, keep, bias};
     for (int i = 0; i < 6; i++)
         clattn_buffer_destroy(all[i]);
-    free(s), free(got), free(bias), free(w), free(lse), free(keep);
+}
+
+/* The score of a row with a key; false: it is excluded. */
+static bool score_of(const rows_case *t, const rows_data *d, int64_t row, int64_t j, double *score) {
+    const int64_t i = row % t->N;
+    const cla_span *span = &d->spans[row / t->N / t->H];
+    const double s = d->scores[row * t->M + j];
+    *score = SCALE * (t->f64 ? s : (double)(float)s);
+    if (t->tensor)
+        *score += d->bias[i * t->M + j];
+    return (!t->causal || (j < span->keys && j <= i + span->offset)) &&
+           (!t->tensor || (d->keep[i * t->M + j] && d->bias[i * t->M + j] > -INFINITY));
+}
+
+static void expect_row(const rows_case *t, const rows_data *d, int64_t row) {
+    const double floor = oracle_floor(t->f64 ? CLATTN_F64 : CLATTN_F32, 1);
+    double m = -INFINITY, l = 0, x;
+    for (int64_t j = 0; j < t->M; j++)
+        if (score_of(t, d, row, j, &x) && x > m)
+            m = x;
+    for (int64_t j = 0; j < t->M; j++) {
+        const bool kept = score_of(t, d, row, j, &x);
+        const double e = d->got[row * t->M + j], w = d->weights[row * t->M + j];
+        if (!kept)
+            cr_expect(e == 0 && signbit(e) && w == 0 && !signbit(w), "row %d key %d is excluded, and %g", (int)row,
+                      (int)j, e);
+        else if (isnan(x))
+            cr_expect(isnan(e) && isnan(w));
+        else
+            cr_expect(fabs(e / POWER - exp(x - m)) <= 8 * floor && !signbit(e), "row %d key %d: %g, %g", (int)row,
+                      (int)j, e / POWER, exp(x - m));
+        l += kept ? exp(x - m) : 0;
+    }
+    const double sum = d->got[d->n + row], lse = d->lse[row];
+    cr_expect(isnan(l) ? isnan(sum) : fabs(sum / POWER - l) <= 8 * floor * (l + 1));
+    cr_expect(isnan(l) ? isnan(lse)
+              : l == 0 ? lse == -INFINITY
+                       : fabs(lse - m - log(l)) <= 8 * floor,
+              "row %d: LSE %g, expected %g", (int)row, lse, m + log(l));
+}
+
+static void check_rows(clattn_context *context, const rows_case *t) {
+    rows_data d = make_rows(t);
+    run_rows(context, t, &d);
+    for (int64_t row = 0; row < d.rows; row++)
+        expect_row(t, &d, row);
+    free_rows(&d);
 }
 
 Test(softmax, rows_become_weights_and_excluded_keys_minus_zero) {
