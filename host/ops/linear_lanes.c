@@ -8,16 +8,16 @@
 #include "tensor/dtype.h"
 #include "tensor/view.h"
 
-/* Register blocks, by lanes of a vector: with 16 lanes there are 32 registers, else 16. */
+/* Register blocks, by lanes of a vector: with 16 lanes there are 32 registers, else 16. Private memory of a work-item,
+ * in KiB: a panel of W, which should stay in the second cache (1 MiB or more where there are 16 lanes), and sums. Of W,
+ * panel_kib at a time are laid out where not all fits; each row of sums takes as much as a term. */
 typedef struct {
-    int lanes, rows, vectors;
+    int lanes, rows, vectors, room_kib, panel_kib;
 } blocks;
-static const blocks block_table[] = {{16, 8, 3}, {8, 4, 3}, {4, 4, 3}};
+static const blocks block_table[] = {{16, 8, 3, 512, 216}, {8, 4, 3, 224, 96}, {4, 4, 3, 224, 96}};
 
-/* Private memory of a work-item: a panel of W, which should stay in the second cache, and sums. Of W, PANEL_BYTES at a
- * time are laid out where not all fits; each row of sums takes as much as a term. */
-enum { ROOM_BYTES = 224 * 1024, PANEL_BYTES = 96 * 1024, MOST_ROWS = 768 };
-enum { GROUPS_A_CORE = 4, ROWS_AT_LEAST = 32, CONVERTED = 16384 };
+/* Work-items: FEW a core are reason enough not to cut rows into more blocks, MANY a core share the work evenly. */
+enum { MOST_ROWS = 768, FEW = 4, MANY = 16, ROWS_AT_LEAST = 32, CONVERTED = 16384 };
 /* gemv: rows of x together at most; W of a work-item at least, since a second thread takes 10 us to join in. */
 enum { TOKENS = 8, PIECE_BYTES = 112 * 1024, PIECES_A_CORE = 32 };
 
@@ -79,16 +79,17 @@ done:
 /* Rows, columns and terms of a work-item: few blocks of rows, since each lays W out again, but enough for every core.
  */
 static int64_t share(const clattn_device_info *device, const blocks *x, int64_t room, cla_linear_args *args) {
-    const int64_t wanted = GROUPS_A_CORE * (int64_t)device->compute_units, width = x->lanes * x->vectors;
-    const int64_t panels = cla_ceil_div(args->N, width), most_terms = room * PANEL_BYTES / ROOM_BYTES;
+    const int64_t few = FEW * (int64_t)device->compute_units, many = MANY * (int64_t)device->compute_units;
+    const int64_t width = x->lanes * x->vectors;
+    const int64_t panels = cla_ceil_div(args->N, width), most_terms = room * x->panel_kib / x->room_kib;
     const bool whole = args->K <= room - x->rows;
     const int64_t passes = whole ? 1 : cla_ceil_div(args->K, most_terms);
     const int64_t terms = whole ? cla_max(args->K, 1) : cla_round_up(cla_ceil_div(args->K, passes), 32);
     const int64_t most_rows = whole ? MOST_ROWS : cla_min(MOST_ROWS, (room - terms) / x->rows * x->rows);
     int64_t row_blocks = cla_ceil_div(args->M, most_rows);
-    if (row_blocks * panels < wanted)
-        row_blocks = cla_max(row_blocks, cla_min(cla_ceil_div(wanted, panels), args->M / ROWS_AT_LEAST));
-    const int64_t splits = cla_min(panels, cla_ceil_div(wanted, row_blocks));
+    if (row_blocks * panels < few)
+        row_blocks = cla_max(row_blocks, cla_min(cla_ceil_div(few, panels), args->M / ROWS_AT_LEAST));
+    const int64_t splits = cla_min(panels, cla_ceil_div(many, row_blocks));
     args->terms = (cl_int)terms;
     args->rows = (cl_int)cla_round_up(cla_ceil_div(args->M, row_blocks), x->rows);
     args->row_blocks = (cl_int)cla_ceil_div(args->M, args->rows);
@@ -100,7 +101,7 @@ clattn_status cla_linear_lanes(clattn_context *context, const cla_linear *given)
     clattn_status status = CLATTN_OK;
     const clattn_device_info *device = cla_context_device(context);
     const blocks *x = blocks_for(device, given->dtype);
-    const int width = x->lanes * x->vectors * (int)clattn_dtype_size(given->dtype), room = ROOM_BYTES / width;
+    const int width = x->lanes * x->vectors * (int)clattn_dtype_size(given->dtype), room = x->room_kib * 1024 / width;
     cla_linear a = *given;
     clattn_buffer *scratch = NULL;
     const bool staged =
