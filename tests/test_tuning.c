@@ -7,6 +7,7 @@
 #include "runtime/tuning.h"
 #include "runtime/tuning_file.h"
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define MINE "device P | N | D | V | 2 units\n"
@@ -365,6 +366,61 @@ Test(tuning, saving_keeps_what_others_wrote_since, .init = make_folder, .fini = 
     cr_expect_not(clattn_tuning_entry(f.context, 1, &entry));
     close_fixture(&f);
     close_fixture(&g);
+}
+
+enum { SAVERS = 6, SAVES = 20 };
+
+static void key_of(char *key, size_t size, int saver, int i) { snprintf(key, size, "saver %d entry %d", saver, i); }
+
+/* Entries one after another, each saved; exit status 0. */
+static void save_many(int saver) {
+    clattn_context *context = NULL;
+    clattn_status status = clattn_context_create("cpu", NULL, &context);
+    for (int i = 0; i < SAVES && status == CLATTN_OK; i++) {
+        char key[60];
+        key_of(key, sizeof key, saver, i);
+        status = clattn_tuning_set(context, &(clattn_tuned){.key = key, .value = "x", .ms = 1, .default_ms = 2});
+        if (status == CLATTN_OK)
+            status = clattn_tuning_save(context, path);
+    }
+    clattn_context_destroy(context);
+    _exit(status == CLATTN_OK ? 0 : 1);
+}
+
+Test(tuning, processes_that_save_at_once_lose_no_entry, .init = make_folder, .fini = remove_folder) {
+    pid_t savers[SAVERS];
+    int lost = 0;
+    setenv("CLATTN_TUNING_FILE", path, 1);
+    for (int s = 0; s < SAVERS; s++) {
+        savers[s] = fork();
+        cr_assert_geq(savers[s], 0);
+        if (savers[s] == 0)
+            save_many(s);
+    }
+    for (int s = 0; s < SAVERS; s++) {
+        int status = 1;
+        waitpid(savers[s], &status, 0);
+        cr_expect_eq(status, 0);
+    }
+    clattn_context *context = checks_open("cpu");
+    clattn_tuned entry;
+    for (int all = 0; all < SAVERS * SAVES; all++)
+        lost += !clattn_tuning_entry(context, (size_t)all, &entry);
+    cr_expect_eq(lost, 0, "%d of %d entries are lost", lost, SAVERS * SAVES);
+    clattn_context_destroy(context);
+}
+
+/* As a process leaves it that was ended in between. */
+Test(tuning, a_lock_file_that_was_left_behind_locks_nothing, .init = make_folder, .fini = remove_folder) {
+    char name[140];
+    put_file("clattn tuning 1\n");
+    snprintf(name, sizeof name, "%s.lock", path);
+    fclose(fopen(name, "w"));
+    fixture f = open_fixture();
+    set(&f, "one", "x");
+    SUCCEEDS(clattn_tuning_save(f.context, NULL));
+    cr_expect_neq(access(name, F_OK), 0, "%s is left", name);
+    close_fixture(&f);
 }
 
 Test(tuning, a_file_that_is_no_record_is_never_replaced, .init = make_folder, .fini = remove_folder) {

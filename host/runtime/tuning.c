@@ -110,6 +110,7 @@ clattn_status clattn_tuning_save(clattn_context *context, const char *path) {
     clattn_status status = CLATTN_OK;
     cla_tuning *t = NULL;
     cla_tuning_record merged = {0};
+    cla_tuning_lock lock = {.fd = -1};
     bool locked = false;
     CLA_CHECK(context, CLATTN_E_ARGUMENT, "tuning_save: context is NULL");
     const char *to = path ? path : context->tuning_file;
@@ -118,9 +119,11 @@ clattn_status clattn_tuning_save(clattn_context *context, const char *path) {
     pthread_mutex_lock(&context->lock);
     locked = true;
     CLA_TRY(load(context, &t));
+    CLA_TRY(cla_tuning_lock_take(to, &lock));
     CLA_TRY(merge(t, to, &merged));
     CLA_TRY(cla_tuning_write(to, t->device, &merged));
 done:
+    cla_tuning_lock_give(&lock);
     if (locked)
         pthread_mutex_unlock(&context->lock);
     cla_tuning_record_free(&merged);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading takes nothing for granted; writing replaces the file at once. Numbers do not follow the locale. */
 #define _XOPEN_SOURCE 700 /* POSIX 2008 */
+#define _DEFAULT_SOURCE   /* flock, whose locks exclude threads of a process too */
 #include "runtime/tuning_file.h"
 
 #include "base/mem.h"
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -265,6 +267,62 @@ static void render(cla_str *text, const char *device, const cla_tuning_record *r
     }
 }
 
+static clattn_status cannot_write(const char *path, int why) {
+    return cla_error(CLATTN_E_IO, "tuning: %s cannot be written: %s", path, strerror(why));
+}
+
+static clattn_status make_folder(const char *path) {
+    cla_str folder = {0};
+    const char *slash = strrchr(path, '/');
+    if (slash && slash > path) {
+        cla_str_append(&folder, "%.*s", (int)(slash - path), path);
+        if (cla_str_status(&folder) == CLATTN_OK)
+            cla_disk_make_folder(folder.text); /* the file's own message says what failed */
+    }
+    const clattn_status status = cla_str_status(&folder);
+    cla_str_free(&folder);
+    return status;
+}
+
+/* Whether the name is still that of the open file: the one who held the lock before may have removed it. */
+static bool is_named(const cla_tuning_lock *lock) {
+    struct stat open_file, named;
+    return fstat(lock->fd, &open_file) == 0 && stat(lock->name, &named) == 0 && open_file.st_ino == named.st_ino &&
+           open_file.st_dev == named.st_dev;
+}
+
+clattn_status cla_tuning_lock_take(const char *path, cla_tuning_lock *lock) {
+    clattn_status status = CLATTN_OK;
+    const int n = snprintf(lock->name, sizeof lock->name, "%s.lock", path);
+    lock->fd = -1;
+    CLA_CHECK(n > 0 && (size_t)n < sizeof lock->name, CLATTN_E_IO, "tuning: %.80s...: the path is too long", path);
+    CLA_TRY(make_folder(path));
+    for (;;) {
+        lock->fd = open(lock->name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        if (lock->fd < 0)
+            return cannot_write(path, errno);
+        while (flock(lock->fd, LOCK_EX) != 0)
+            if (errno != EINTR) {
+                status = cannot_write(path, errno);
+                cla_tuning_lock_give(lock);
+                return status;
+            }
+        if (is_named(lock))
+            break;
+        close(lock->fd);
+    }
+done:
+    return status;
+}
+
+void cla_tuning_lock_give(cla_tuning_lock *lock) {
+    if (lock->fd < 0)
+        return;
+    unlink(lock->name);
+    close(lock->fd);
+    lock->fd = -1;
+}
+
 static clattn_status write_staged(const char *path, const cla_str *text) {
     char staged[STAGED_NAME];
     const int n = snprintf(staged, sizeof staged, "%s.XXXXXX", path);
@@ -281,23 +339,17 @@ static clattn_status write_staged(const char *path, const cla_str *text) {
     const int why = errno;
     if (!good && fd >= 0)
         unlink(staged);
-    return good ? CLATTN_OK : cla_error(CLATTN_E_IO, "tuning: %s cannot be written: %s", path, strerror(why));
+    return good ? CLATTN_OK : cannot_write(path, why);
 }
 
 clattn_status cla_tuning_write(const char *path, const char *device, const cla_tuning_record *record) {
     clattn_status status = CLATTN_OK;
-    cla_str text = {0}, folder = {0};
-    const char *slash = strrchr(path, '/');
-    if (slash && slash > path) {
-        cla_str_append(&folder, "%.*s", (int)(slash - path), path);
-        CLA_TRY(cla_str_status(&folder));
-        cla_disk_make_folder(folder.text); /* the file's own message says what failed */
-    }
+    cla_str text = {0};
+    CLA_TRY(make_folder(path));
     render(&text, device, record);
     CLA_TRY(cla_str_status(&text));
     CLA_TRY(write_staged(path, &text));
 done:
     cla_str_free(&text);
-    cla_str_free(&folder);
     return status;
 }

@@ -29,6 +29,16 @@ typedef struct cla_tuning_record {
 clattn_status cla_tuning_read(const char *path, const char *device, cla_tuning_record *record);
 /* The same of a text that is not terminated. */
 clattn_status cla_tuning_parse(const char *text, size_t bytes, const char *device, cla_tuning_record *record);
+/* From before the file is read until it is written: two that save at once would lose what the first one wrote. Waits
+ * for other processes and threads, which hold it for a moment. Makes the folder. The lock is of a file beside the
+ * record, PATH.lock, which goes with it; a process that dies leaves that file and no lock.
+ * Errors  CLATTN_E_IO (the record's place cannot be written). */
+typedef struct cla_tuning_lock {
+    char name[4096];
+    int fd; /* below 0: not held */
+} cla_tuning_lock;
+clattn_status cla_tuning_lock_take(const char *path, cla_tuning_lock *lock);
+void cla_tuning_lock_give(cla_tuning_lock *lock);
 /* Makes the folder, writes under a temporary name and renames.
  * Errors  CLATTN_E_IO, CLATTN_E_MEMORY. */
 clattn_status cla_tuning_write(const char *path, const char *device, const cla_tuning_record *record);

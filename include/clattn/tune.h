@@ -31,7 +31,8 @@ typedef struct clattn_tuned {
  * Errors  CLATTN_E_ARGUMENT (NULL; text that cannot stand in a line; times that are none), CLATTN_E_MEMORY. */
 CLATTN_API clattn_status clattn_tuning_set(clattn_context *context, const clattn_tuned *entry);
 /* Writes what clattn_tuning_set took and removed, together with all other entries that the file has by then, of this
- * and of other devices. The file is replaced at once or not at all. path: NULL for the context's file.
+ * and of other devices. The file is replaced at once or not at all, and others that save it meanwhile, processes too,
+ * wait for each other (by a file PATH.lock, which goes again). path: NULL for the context's file.
  * Errors  CLATTN_E_ARGUMENT (no file), CLATTN_E_FORMAT (the file is something else, and stays), CLATTN_E_IO,
  *         CLATTN_E_MEMORY. */
 CLATTN_API clattn_status clattn_tuning_save(clattn_context *context, const char *path);
