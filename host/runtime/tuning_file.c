@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading takes nothing for granted; writing replaces the file at once. Numbers do not follow the locale. */
-#define _XOPEN_SOURCE 700 /* POSIX 2008 */
-#define _DEFAULT_SOURCE   /* flock, whose locks exclude threads of a process too */
+#define _GNU_SOURCE /* flock, whose locks exclude threads of a process too */
 #include "runtime/tuning_file.h"
 
 #include "base/mem.h"
