@@ -54,11 +54,14 @@ typedef struct cla_attention_args {
     cl_long v_b, v_h, v_j, v_0;
     cl_long o_b, o_h, o_i, o_0;
     cl_long lse_b, lse_h, lse_i, lse_0;
-    cl_long k_page, v_page; /* strides of pages; k_j and v_j are then strides within one, k_b and v_b 0 */
+    cl_long st_b, st_h, st_i, st_0; /* state: two numbers side by side for each row */
+    cl_long k_page, v_page;         /* strides of pages; k_j and v_j are then strides within one, k_b and v_b 0 */
     cla_mask_args mask;
     cl_long scale_bits;       /* of the scale as double, for f64 */
     cl_long part_0;           /* sums of splits in scratch: one after another for a row, rows [B, H, N] */
     cl_long added_0, added_b; /* packed score masks in scratch, and from batch to batch; 0: all share them */
+    cl_long dropout_key;      /* of philox.clh */
+    cl_long kept_bits;        /* of 1 / (1 - p) as double, for f64 */
     cl_int N, M, D, Dv;
     cl_int H, group;        /* query heads; query heads per key head */
     cl_int rows, tiles;     /* queries of a tile, tiles of a head */
@@ -71,7 +74,11 @@ typedef struct cla_attention_args {
     cl_int splits, split_keys; /* keys in so many splits, of split_keys each */
     cl_int part;               /* numbers that a split leaves for a row: columns of O, then maximum and sum */
     cl_float scale;
-    cl_int has_counts; /* of blocks of keys, for the profile */
+    cl_int has_counts;    /* of blocks of keys, for the profile */
+    cl_int has_state;     /* maximum and 1 / sum of each row are asked for */
+    cl_int dropout_bound; /* unsigned: a weight is dropped where its number is below; 0: none */
+    cl_float kept;        /* 1 / (1 - p): what other weights are multiplied by */
+    cl_int pad;
 } cla_attention_args;
 
 /* Forms of weights: those of clattn_weights_form. */
@@ -85,6 +92,7 @@ typedef struct cla_softmax_args {
     cl_long s_b, s_h, s_i, s_0;      /* scores, last stride 1; weights are written in place */
     cl_long w_b, w_h, w_i, w_j, w_0; /* weights for the caller */
     cl_long lse_b, lse_h, lse_i, lse_0;
+    cl_long st_b, st_h, st_i, st_0;
     cl_long sum_0; /* sums of the chunk's rows, one after another */
     cla_mask_args mask;
     cl_long scale_bits;
@@ -95,6 +103,7 @@ typedef struct cla_softmax_args {
     cl_int paged; /* keys past the end of a batch are in no page */
     cl_float scale;
     cl_float power; /* of two: weights are kept times this, so that their sum stays below 1 */
+    cl_int has_state, pad;
 } cla_softmax_args;
 
 /* Weights of chosen rows and what is made of them, from Q and K again; see weights.cl. */

@@ -93,13 +93,13 @@ INLINE void score_panel(real *P, vec t[JV], real *qp, const work *w, real *ks, c
 
 typedef struct {
     __global void *o;
-    __global real *lse; /* NULL: not asked for */
-    long o_i, lse_i;
+    __global real *lse, *state; /* NULL: not asked for */
+    long o_i, lse_i, st_i;
     int o_type, has_sink;
     real sink;
 } outputs;
 
-/* factor[i] = what sums of P V of row i of a panel are multiplied by. Stores LSE. */
+/* factor[i] = what sums of P V of row i of a panel are multiplied by. Stores LSE and state. */
 INLINE void finish_rows(real *factor, const real *m, const real *l, int i0, int rows, const outputs *out) {
     EACH(b, JV) {
         vec top = AT(b, m), sum = AT(b, l), shrink = (vec)(R(1.0));
@@ -115,6 +115,14 @@ INLINE void finish_rows(real *factor, const real *m, const real *l, int i0, int 
             AT(0, lse) = top + log(sum);
             for (int a = 0; a < min(LANES, rows - b * LANES); a++)
                 out->lse[(i0 + b * LANES + a) * out->lse_i] = lse[a];
+        }
+        if (out->state && b * LANES < rows) {
+            real tops[LANES] __attribute__((aligned(64))), sums[LANES] __attribute__((aligned(64)));
+            AT(0, tops) = top;
+            AT(0, sums) = sum;
+            for (int a = 0; a < min(LANES, rows - b * LANES); a++)
+                cla_store_state(out->state + (i0 + b * LANES + a) * out->st_i, tops[a], sums[a],
+                                l[b * LANES + a] == R(0.0));
         }
     }
 }
@@ -279,12 +287,13 @@ static __attribute__((noinline)) int attend_once(const work *w, const cla_masks 
  * Some implementations hand halves of the groups to threads. */
 INLINE int spread(int tile, int tiles) { return tile & 1 ? tile >> 1 : tiles - 1 - (tile >> 1); }
 
-/* O[b,h,i,:] = sum_j P V over the keys that i sees; LSE[b,h,i] = m + ln l, -inf for a row that sees none.
+/* O[b,h,i,:] = sum_j P V over the keys that i sees; LSE[b,h,i] = m + ln l, -inf for a row that sees none; STATE[b,h,i] =
+ * (m, 1 / l), zeros for such a row.
  *   Groups  tiles * chunks * H * B of one work-item.   Needs  N, M >= 1; last strides of Q K V O are 1.
  *   Source  Milakov & Gimelshein 2018 (online softmax), Dao 2023 (query tiles outside, key tiles inside). */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void attention_lanes(__global const void *Q, __global const void *K, __global const void *V, __global void *O,
-                     __global real *LSE, __global const cla_span *spans, __global const uchar *keep,
+                     __global real *LSE, __global real *STATE, __global const cla_span *spans, __global const uchar *keep,
                      __global const uchar *drop, __global const void *bias, __global const float *slopes,
                      __global const int *q_segments, __global const int *k_segments, __global const real *sinks,
                      __global const int *table, __global uint *counts,
@@ -320,11 +329,12 @@ void attention_lanes(__global const void *Q, __global const void *K, __global co
 #if MASKS & 4
     w.added = packed + a.added_0 + b * a.added_b;
 #endif
-    outputs out = {.o_i = a.o_i, .lse_i = a.lse_i, .o_type = a.o_type};
+    outputs out = {.o_i = a.o_i, .lse_i = a.lse_i, .st_i = a.st_i, .o_type = a.o_type};
     out.sink = a.mask.has_sinks ? sinks[a.mask.sinks_0 + h] : R(0.0);
     out.has_sink = a.mask.has_sinks && out.sink != -INFINITY;
     out.o = (__global void *)cla_at(O, a.o_0 + b * a.o_b + h * a.o_h + q_row * a.o_i + column, a.o_type);
     out.lse = a.has_lse && chunk == 0 ? LSE + a.lse_0 + b * a.lse_b + h * a.lse_h + q_row * a.lse_i : 0;
+    out.state = a.has_state && chunk == 0 ? STATE + a.st_0 + b * a.st_b + h * a.st_h + q_row * a.st_i : 0;
     w.o = (__global real *)out.o, w.o_i = a.o_i;
     w.next_q = w.next_k = w.next_v = 0;
 #if !STAGED

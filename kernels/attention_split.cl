@@ -309,7 +309,7 @@ INLINE void find_ranges(work *w, const cla_masks *m, int from, int to) {
 
 typedef struct {
     __global void *o;
-    __global real *lse; /* NULL: not asked for */
+    __global real *lse, *state; /* NULL: not asked for */
     int o_type, cols;
     real sink; /* -inf: none */
 } outputs;
@@ -336,16 +336,20 @@ INLINE void store_row(const real *o, real m, real l, const outputs *out) {
         cla_store(out->o, e, out->o_type, o[e + shift] * x);
     if (out->lse)
         *out->lse = top + log(sum);
+    if (out->state)
+        cla_store_state(out->state, top, sum, l == R(0.0));
 }
 
 /* Not inlined by force: Oclgrind does not know what LLVM makes of a forced struct. */
-static inline outputs outputs_of(__global void *O, __global real *LSE, __global const real *sinks,
-                                 const cla_attention_args *a, int b, int h, int i, int chunk) {
+static inline outputs outputs_of(__global void *O, __global real *LSE, __global real *STATE,
+                                 __global const real *sinks, const cla_attention_args *a, int b, int h, int i,
+                                 int chunk) {
     const long column = (long)chunk * a->columns;
     outputs out = {.o_type = a->o_type, .cols = (int)min((long)a->columns, a->Dv - column)};
     out.sink = a->mask.has_sinks ? sinks[a->mask.sinks_0 + h] : -INFINITY;
     out.o = (__global void *)cla_at(O, a->o_0 + b * a->o_b + h * a->o_h + i * a->o_i + column, a->o_type);
     out.lse = a->has_lse && chunk == 0 ? LSE + a->lse_0 + b * a->lse_b + h * a->lse_h + i * a->lse_i : 0;
+    out.state = a->has_state && chunk == 0 ? STATE + a->st_0 + b * a->st_b + h * a->st_h + i * a->st_i : 0;
     return out;
 }
 
@@ -354,14 +358,15 @@ INLINE __global real *part_of(__global real *parts, const cla_attention_args *a,
     return parts + a->part_0 + ((((long)b * a->H + h) * a->N + i) * a->splits + split) * a->part;
 }
 
-/* O[b,h,i,:] = sum_j P V over the keys that i sees; LSE[b,h,i] = m + ln l, -inf for a row that sees none.
+/* O[b,h,i,:] = sum_j P V over the keys that i sees; LSE[b,h,i] = m + ln l, -inf for a row that sees none; STATE[b,h,i] =
+ * (m, 1 / l), zeros for such a row.
  *   Groups  tiles (of rows of a key head: head, then query) * splits * chunks * H / group * B of one work-item.
  *   Needs   N, M >= 1; last strides of Q K V O are 1; D <= CAP or rows = 1; columns <= CAP / rows, of several chunks a
  *           multiple of LANES.
  *   Source  Dao et al. 2023 (Flash-Decoding), Milakov & Gimelshein 2018 (online softmax). */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void attention_split(__global const void *Q, __global const void *K, __global const void *V, __global void *O,
-                     __global real *LSE, __global const cla_span *spans, __global const uchar *keep,
+                     __global real *LSE, __global real *STATE, __global const cla_span *spans, __global const uchar *keep,
                      __global const uchar *drop, __global const void *bias, __global const float *slopes,
                      __global const int *q_segments, __global const int *k_segments, __global const real *sinks,
                      __global const int *table, __global uint *counts, __global real *parts,
@@ -421,7 +426,7 @@ void attention_split(__global const void *Q, __global const void *K, __global co
     for (int r = 0; r < w.rows; r++) {
         const int h = h0 + w.h[r];
         if (a.splits == 1) {
-            const outputs out = outputs_of(O, LSE, sinks, &a, b, h, (int)q_row + w.i[r], chunk);
+            const outputs out = outputs_of(O, LSE, STATE, sinks, &a, b, h, (int)q_row + w.i[r], chunk);
             store_row(o + r * w.stride, top[r], sum[r], &out);
             continue;
         }
@@ -439,14 +444,14 @@ void attention_split(__global const void *Q, __global const void *K, __global co
  * key (l = 0) left no sums, and are not read.
  *   Groups  chunks * N * H * B of one work-item. */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void merge_splits(__global const real *parts, __global void *O, __global real *LSE, __global const cla_span *spans,
-                  __global const real *sinks, const cla_attention_args a) {
+void merge_splits(__global const real *parts, __global void *O, __global real *LSE, __global real *STATE,
+                  __global const cla_span *spans, __global const real *sinks, const cla_attention_args a) {
     const long group = get_group_id(0), row = group / a.chunks, head = row / a.N, b = head / a.H;
     const int chunk = (int)(group - row * a.chunks), i = (int)(row - head * a.N), h = (int)(head - b * a.H);
     if (a.ragged && i >= spans[b].queries)
         return;
     const int q_row = a.ragged ? (int)spans[b].q_row : 0;
-    const outputs out = outputs_of(O, LSE, sinks, &a, (int)b, h, q_row + i, chunk);
+    const outputs out = outputs_of(O, LSE, STATE, sinks, &a, (int)b, h, q_row + i, chunk);
     const int stride = (out.cols + LANES - 1) / LANES * LANES;
     __global const real *first = part_of((__global real *)parts, &a, (int)b, h, i, 0) + (long)chunk * a.columns;
     __global const real *ends = part_of((__global real *)parts, &a, (int)b, h, i, 1) - 2;

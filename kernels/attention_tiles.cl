@@ -196,10 +196,20 @@ static inline void store_lse(__global real *LSE, long stride, int i, int N, cons
     }
 }
 
+static inline void store_state(__global real *STATE, long stride, int i, int N, const real m[NR], const real l[NR],
+                               const real scale[NR]) {
+    STATE += i * stride;
+    EACH(r, NR) {
+        if (i + TR * r < N)
+            cla_store_state(STATE, m[r], l[r], scale[r] == R(0.0));
+        STATE += TR * stride;
+    }
+}
+
 /* x % count, from x / count: a division of 64 bits less. */
 static inline int rest_of(size_t x, size_t quotient, int count) { return (uint)x - (uint)quotient * (uint)count; }
 
-/* O[b,h,i,:] = sum_j P V, P = softmax over the keys that i sees; LSE[b,h,i] natural.
+/* O[b,h,i,:] = sum_j P V, P = softmax over the keys that i sees; LSE[b,h,i] natural; STATE[b,h,i] = (m, 1 / l).
  *   Groups  tiles x chunks x H x B of WG, counted in this order: tile of rows, chunk of `columns` value columns.
  *   Needs   N, M >= 1; scale finite; columns <= 4 TC NV, a multiple of 4;
  *           absent tensors are NULL, spans too where there is no interval.
@@ -211,7 +221,7 @@ static inline int rest_of(size_t x, size_t quotient, int count) { return (uint)x
 HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention_tiles(__global const ELEMENT *restrict Q, __global const ELEMENT *restrict K,
                 __global const ELEMENT *restrict V, __global ELEMENT *restrict O, __global real *restrict LSE,
-                __global const cla_span *restrict spans,
+                __global real *restrict STATE, __global const cla_span *restrict spans,
                 __global const uchar *restrict keep, __global const uchar *restrict drop,
                 __global const ELEMENT *restrict bias, __global const float *restrict slopes,
                 __global const int *restrict q_segments, __global const int *restrict k_segments,
@@ -410,6 +420,8 @@ attention_tiles(__global const ELEMENT *restrict Q, __global const ELEMENT *rest
     store_rows(O, place, a.o_type, a.o_i, i0 + tr, N, tc, width, scale, o, values + lid * NV);
     if (a.has_lse && chunk == 0 && tc == 0)
         store_lse(LSE + a.lse_0 + b * a.lse_b + h * a.lse_h + q_row * a.lse_i, a.lse_i, i0 + tr, N, m, l);
+    if (a.has_state && chunk == 0 && tc == 0)
+        store_state(STATE + a.st_0 + b * a.st_b + h * a.st_h + q_row * a.st_i, a.st_i, i0 + tr, N, m, l, scale);
     if (a.has_counts && lid == 0 && i0 < N) {
 #if !SCORE
         const int first = hull.x / BN, computed = first * BN < end ? (end + BN - 1) / BN - first : 0;

@@ -35,8 +35,8 @@ static inline float exp_within_an_ulp(float x) {
 #endif
 
 HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
-void softmax_rows(__global real *scratch, __global real *weights, __global real *lse, __global const cla_span *spans,
-                  __global const uchar *keep, __global const uchar *drop, __global const void *bias,
+void softmax_rows(__global real *scratch, __global real *weights, __global real *lse, __global real *state,
+                  __global const cla_span *spans, __global const uchar *keep, __global const uchar *drop, __global const void *bias,
                   __global const float *slopes, __global const int *q_segments, __global const int *k_segments,
                   __global const real *sinks, const cla_softmax_args a) {
     __local real shared[WG];
@@ -96,6 +96,9 @@ void softmax_rows(__global real *scratch, __global real *weights, __global real 
         if (a.has_lse) /* no key seen: -inf, as m and the logarithm are */
             lse[a.lse_0 + (a.b0 + b) * a.lse_b + (a.h0 + h) * a.lse_h + (a.i0 + i) * a.lse_i] =
                 m + log(l / (real)a.power);
+        if (a.has_state)
+            cla_store_state(state + a.st_0 + (a.b0 + b) * a.st_b + (a.h0 + h) * a.st_h + (a.i0 + i) * a.st_i, m,
+                            l / (real)a.power, none);
     }
     if (a.has_weights && form == CLA_FORM_SOFTMAX) {
         for (int j = lid; j < a.M; j += WG) {

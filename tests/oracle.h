@@ -70,6 +70,7 @@ typedef struct oracle_config {
     bool sequences;    /* B of them one after another, of lengths up to N and M, one as long as that, and rows behind */
     int64_t page_size; /* above 0: pages in random order, with lengths, and M rounded up to whole pages */
     bool batch_invariant;
+    double dropout;      /* the seed is that of the config, the offset 3 */
     const char *variant; /* of the algorithm it is run on; NULL: the default */
     uint64_t seed;
 } oracle_config;
@@ -111,6 +112,9 @@ int64_t oracle_position(const oracle_case *c, int64_t b, int64_t i);
 bool oracle_sees(const oracle_case *c, int64_t b, int64_t h, int64_t i, int64_t j);
 /* The bias of a score, 0 without one. */
 double oracle_bias(const oracle_case *c, int64_t b, int64_t h, int64_t i, int64_t j);
+
+/* What dropout multiplies weight (b, h, i, j) by. */
+double oracle_kept(const oracle_case *c, int64_t b, int64_t h, int64_t i, int64_t j);
 
 /* Naive loops in double (in long double to judge f64), which share no code with the library, and what is allowed: twice
  * the error of the same loops in the type of the sums, of the worst of a few orders, with a floor by the output's type.
@@ -158,5 +162,39 @@ size_t oracle_open(oracle_runner runners[ORACLE_RUNNERS]);
 void oracle_close(oracle_runner runners[ORACLE_RUNNERS], size_t count);
 /* Whether the runner takes it; *reason (may be NULL) says why not. */
 bool oracle_applies(oracle_case *c, const oracle_runner *runner, const char **reason);
+
+/* ---- the backward pass: oracle_backward.c ---- */
+
+enum { ORACLE_DQ, ORACLE_DK, ORACLE_DV, ORACLE_DBIAS, ORACLE_DSINKS, ORACLE_GRADIENTS };
+
+/* Gradients of sum dO O, dense, of the shapes of what they are gradients by; NULL where there is none. Rows of no
+ * sequence are NaN. */
+typedef struct oracle_gradients {
+    double *of[ORACLE_GRADIENTS];
+} oracle_gradients;
+
+typedef struct oracle_backward {
+    oracle_case *c; /* borrowed */
+    double *d_o;    /* [B, H, N, Dv], values of the type of o; normal, filler in rows that see no key */
+    oracle_gradients exact, got;
+    double allowed[ORACLE_GRADIENTS]; /* largest error */
+    bool without[ORACLE_GRADIENTS];   /* not asked for */
+} oracle_backward;
+
+/* Which gradients there are follows from the config: none by what is stored in blocks. */
+oracle_backward *oracle_backward_make(oracle_case *c);
+void oracle_backward_free(oracle_backward *g);
+/* As oracle_exact; the plain evaluation has O as it is stored. */
+bool oracle_backward_exact(oracle_backward *g, char text[ORACLE_TEXT]);
+/* Whether the exact gradients are those of the forward pass: along a random direction for each tensor, against central
+ * differences of the plain evaluation in long double. */
+bool oracle_backward_differences(oracle_backward *g, char text[ORACLE_TEXT]);
+/* The forward pass by one algorithm (NULL: the library's choice), then the backward pass by another, as oracle_run. */
+bool oracle_backward_run(oracle_backward *g, clattn_context *context, const char *forward, const char *algorithm,
+                         char text[ORACLE_TEXT]);
+bool oracle_backward_compare(const oracle_backward *g, const char *algorithm, char text[ORACLE_TEXT]);
+/* Of a table of its own: as oracle_open and oracle_applies. Close with oracle_close. */
+size_t oracle_backward_open(oracle_runner runners[ORACLE_RUNNERS]);
+bool oracle_backward_applies(oracle_backward *g, const oracle_runner *runner, const char **reason);
 
 #endif

@@ -115,13 +115,16 @@ static int64_t lay_out(oracle_layout layout, int tensor, clattn_tensor *view) {
 
 /* ---- arrays ---- */
 
-static void add_array(const oracle_case *c, oracle_arrays *arrays, int64_t elements, clattn_dtype dtype) {
-    oracle_array *a = &arrays->list[arrays->count++];
+static void make_array(const oracle_case *c, oracle_array *a, int64_t elements, clattn_dtype dtype) {
     a->bytes = clattn_dtype_bytes(dtype, (size_t)elements);
     a->data = oracle_alloc(a->bytes, 1);
     a->before = oracle_alloc(a->bytes, 1);
     a->owned = oracle_alloc(a->bytes, 1);
     oracle_spread(c->config.filler, dtype, a->data, a->bytes);
+}
+
+static void add_array(const oracle_case *c, oracle_arrays *arrays, int64_t elements, clattn_dtype dtype) {
+    make_array(c, &arrays->list[arrays->count++], elements, dtype);
 }
 
 /* Elements before and after the data: whole blocks. */
@@ -168,19 +171,23 @@ static void fill_row(const oracle_array *a, const clattn_tensor *view, int64_t a
     }
 }
 
-static void fill(const oracle_case *c, int tensor, const oracle_array *a, const clattn_tensor *view) {
-    const double *const reals[ORACLE_TENSORS] = {
-        [ORACLE_Q] = c->q, [ORACLE_K] = c->k, [ORACLE_V] = c->v, [ORACLE_BIAS] = c->bias, [ORACLE_SINKS] = c->sinks};
-    const unsigned char *const bytes[ORACLE_TENSORS] = {[ORACLE_KEEP] = c->keep, [ORACLE_DROP] = c->drop};
+static void fill_with(const oracle_case *c, int tensor, const oracle_array *a, const clattn_tensor *view,
+                      const double *reals, const unsigned char *bytes) {
     int64_t shape[4], at[3] = {0}, n = 0;
     values_shape(c, tensor, shape);
     do {
         int64_t count = shape[3];
         const int64_t place = row_place(c, view, tensor, at, &count);
-        fill_row(a, view, place, count, reals[tensor] ? reals[tensor] + n : NULL,
-                 bytes[tensor] ? bytes[tensor] + n : NULL);
+        fill_row(a, view, place, count, reals ? reals + n : NULL, bytes ? bytes + n : NULL);
         n += shape[3];
     } while (next_row(shape, at));
+}
+
+static void fill(const oracle_case *c, int tensor, const oracle_array *a, const clattn_tensor *view) {
+    const double *const reals[ORACLE_TENSORS] = {
+        [ORACLE_Q] = c->q, [ORACLE_K] = c->k, [ORACLE_V] = c->v, [ORACLE_BIAS] = c->bias, [ORACLE_SINKS] = c->sinks};
+    const unsigned char *const bytes[ORACLE_TENSORS] = {[ORACLE_KEEP] = c->keep, [ORACLE_DROP] = c->drop};
+    fill_with(c, tensor, a, view, reals[tensor], bytes[tensor]);
 }
 
 /* ---- Q, K and V, or two of them, side by side in the rows of one array ---- */
@@ -263,6 +270,9 @@ static void make_args(const oracle_case *c, clattn_attention_args *args) {
     args->table_pages = c->table_pages;
     args->short_masks = f->short_masks;
     args->batch_invariant = f->batch_invariant;
+    args->dropout = f->dropout;
+    args->dropout_seed = f->seed;
+    args->dropout_offset = 3;
     args->variant = f->variant;
     args->caller_workspace = f->buffers && f->caller_workspace;
 }
@@ -292,43 +302,71 @@ void oracle_arrays_make(const oracle_case *c, oracle_arrays *arrays) {
     make_args(c, &arrays->args);
 }
 
+void oracle_array_free(oracle_array *array) {
+    clattn_buffer_destroy(array->buffer);
+    free(array->data);
+    free(array->before);
+    free(array->owned);
+    *array = (oracle_array){0};
+}
+
 void oracle_arrays_free(oracle_arrays *arrays) {
-    for (int i = 0; i < arrays->count; i++) {
-        clattn_buffer_destroy(arrays->list[i].buffer);
-        free(arrays->list[i].data);
-        free(arrays->list[i].before);
-        free(arrays->list[i].owned);
-    }
+    for (int i = 0; i < arrays->count; i++)
+        oracle_array_free(&arrays->list[i]);
     *arrays = (oracle_arrays){0};
+}
+
+int64_t oracle_values_count(const oracle_case *c, int tensor) {
+    int64_t shape[4];
+    return values_shape(c, tensor, shape) ? oracle_elements(shape) : 0;
+}
+
+void oracle_array_like(const oracle_case *c, int tensor, const double *values, oracle_array *array, clattn_tensor *view,
+                       clattn_tensor *given) {
+    *array = (oracle_array){0};
+    *view = (clattn_tensor){.rank = 4, .dtype = oracle_type_of(&c->config, tensor)};
+    view_shape(c, tensor, view->shape);
+    const int64_t elements = lay_out(c->config.layout, tensor, view);
+    view->offset = guard_of(&c->config, view->dtype);
+    make_array(c, array, elements + 2 * view->offset, view->dtype);
+    fill_with(c, tensor, array, view, values, NULL);
+    memcpy(array->before, array->data, array->bytes);
+    *given = narrowed(view, rank_of(&c->config, tensor));
+    given->host = array->data;
+}
+
+void oracle_array_take(const oracle_case *c, int tensor, const oracle_array *array, const clattn_tensor *view,
+                       double *to) {
+    int64_t shape[4], at[3] = {0}, n = 0;
+    values_shape(c, tensor, shape);
+    do {
+        int64_t count = shape[3];
+        const int64_t place = row_place(c, view, tensor, at, &count);
+        for (int64_t j = 0; j < shape[3]; j++, n++)
+            to[n] = j < count ? oracle_decode(view->dtype, array->data, place + j * view->stride[3]) : NAN;
+    } while (next_row(shape, at));
 }
 
 void oracle_arrays_take(const oracle_case *c, const oracle_arrays *arrays, const oracle_outputs *outputs) {
     double *const to[ORACLE_TENSORS] = {
         [ORACLE_O] = outputs->o, [ORACLE_LSE] = outputs->lse, [ORACLE_WEIGHTS] = outputs->weights};
-    for (int t = ORACLE_O; t <= ORACLE_WEIGHTS; t++) {
-        const clattn_tensor *view = &arrays->view[t];
-        if (view->rank == 0)
-            continue;
-        const oracle_array *a = &arrays->list[arrays->of[t]];
-        int64_t shape[4], at[3] = {0}, n = 0;
-        values_shape(c, t, shape);
-        do {
-            int64_t count = shape[3];
-            const int64_t place = row_place(c, view, t, at, &count);
-            for (int64_t j = 0; j < shape[3]; j++, n++)
-                to[t][n] = j < count ? oracle_decode(view->dtype, a->data, place + j * view->stride[3]) : NAN;
-        } while (next_row(shape, at));
-    }
+    for (int t = ORACLE_O; t <= ORACLE_WEIGHTS; t++)
+        if (arrays->view[t].rank > 0)
+            oracle_array_take(c, t, &arrays->list[arrays->of[t]], &arrays->view[t], to[t]);
+}
+
+bool oracle_array_damaged(const oracle_array *array, size_t *at_byte) {
+    if (memcmp(array->data, array->before, array->bytes) == 0)
+        return false;
+    for (*at_byte = 0; *at_byte < array->bytes; ++*at_byte)
+        if (!array->owned[*at_byte] && array->data[*at_byte] != array->before[*at_byte])
+            return true;
+    return false;
 }
 
 int oracle_arrays_damage(const oracle_arrays *arrays, size_t *at_byte) {
-    for (int i = 0; i < arrays->count; i++) {
-        const oracle_array *a = &arrays->list[i];
-        if (memcmp(a->data, a->before, a->bytes) == 0)
-            continue;
-        for (*at_byte = 0; *at_byte < a->bytes; ++*at_byte)
-            if (!a->owned[*at_byte] && a->data[*at_byte] != a->before[*at_byte])
-                return i;
-    }
+    for (int i = 0; i < arrays->count; i++)
+        if (oracle_array_damaged(&arrays->list[i], at_byte))
+            return i;
     return -1;
 }

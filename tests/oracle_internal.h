@@ -17,6 +17,13 @@ typedef enum oracle_order { ORACLE_FORWARD, ORACLE_BACKWARD, ORACLE_IN_LANES, OR
 void oracle_plain_float(const oracle_case *c, oracle_order order, const oracle_outputs *outputs);
 void oracle_plain_double(const oracle_case *c, oracle_order order, const oracle_outputs *outputs);
 void oracle_plain_long_double(const oracle_case *c, oracle_order order, const oracle_outputs *outputs);
+/* The backward pass in the same way, by d_o; `stored`: with O rounded to its type. */
+void oracle_plain_gradients_float(const oracle_backward *g, oracle_order order, bool stored,
+                                  const oracle_gradients *out);
+void oracle_plain_gradients_double(const oracle_backward *g, oracle_order order, bool stored,
+                                   const oracle_gradients *out);
+void oracle_plain_gradients_long_double(const oracle_backward *g, oracle_order order, bool stored,
+                                        const oracle_gradients *out);
 /* Elements of that type, bytes of whole elements: the filler's value in each, or all bits set for NaN. */
 void oracle_spread(oracle_filler filler, clattn_dtype dtype, void *data, size_t bytes);
 /* The storage type of a tensor, by its number below. */
@@ -60,5 +67,24 @@ void oracle_arrays_take(const oracle_case *c, const oracle_arrays *arrays, const
 /* The number of an array in which a byte that no output owns has changed; -1: none. */
 int oracle_arrays_damage(const oracle_arrays *arrays, size_t *at_byte);
 clattn_tensor *oracle_args_tensor(clattn_attention_args *args, int tensor);
+
+/* Uploads the arrays, and lets args point at the buffers. */
+clattn_status oracle_arrays_place(clattn_context *context, oracle_arrays *arrays, clattn_attention_args *args);
+/* Scratch of the caller's, as much as the plan asks for, full of filler. */
+clattn_status oracle_give_workspace(clattn_context *context, const oracle_config *config, clattn_plan *plan,
+                                    clattn_buffer **workspace);
+
+/* An array and its view like those of a tensor, with values, or NULL: for an output. `given`: as the caller gives it.
+ */
+void oracle_array_like(const oracle_case *c, int tensor, const double *values, oracle_array *array, clattn_tensor *view,
+                       clattn_tensor *given);
+void oracle_array_free(oracle_array *array);
+/* Copies dense values out of such an array; NaN where it has none. */
+void oracle_array_take(const oracle_case *c, int tensor, const oracle_array *array, const clattn_tensor *view,
+                       double *to);
+/* Whether a byte that no output owns has changed. */
+bool oracle_array_damaged(const oracle_array *array, size_t *at_byte);
+/* Elements of the dense values of a tensor; 0 where there are none. */
+int64_t oracle_values_count(const oracle_case *c, int tensor);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which query sees which key, and where it stands: written apart from the library's own code. */
 #include "oracle_internal.h"
+#include <math.h>
 
 static int64_t mask_at(const oracle_config *f, oracle_mask mask, int64_t b, int64_t h, int64_t i, int64_t j) {
     int64_t shape[4];
@@ -59,4 +60,29 @@ bool oracle_sees(const oracle_case *c, int64_t b, int64_t h, int64_t i, int64_t 
     if (f->drop.rank && c->drop[mask_at(f, f->drop, b, h, i, j)] != 0)
         seen = false;
     return seen;
+}
+
+/* Philox4x32-10, by the article's text: rounds of two products, high and low words crossing over. */
+static uint32_t random_word(uint64_t key, const uint32_t counter[4], int word) {
+    uint32_t x[4] = {counter[0], counter[1], counter[2], counter[3]};
+    uint32_t low = (uint32_t)(key & 0xffffffffu), high = (uint32_t)(key >> 32);
+    for (int round = 0; round < 10; round++) {
+        const uint64_t left = 0xD2511F53ull * x[0], right = 0xCD9E8D57ull * x[2];
+        const uint32_t next[4] = {(uint32_t)(right >> 32) ^ x[1] ^ low, (uint32_t)right,
+                                  (uint32_t)(left >> 32) ^ x[3] ^ high, (uint32_t)left};
+        for (int n = 0; n < 4; n++)
+            x[n] = next[n];
+        low += 0x9E3779B9u;
+        high += 0xBB67AE85u;
+    }
+    return x[word];
+}
+
+double oracle_kept(const oracle_case *c, int64_t b, int64_t h, int64_t i, int64_t j) {
+    const double p = c->config.dropout;
+    const uint32_t counter[4] = {(uint32_t)(j / 4), (uint32_t)i, (uint32_t)h, (uint32_t)b};
+    if (p == 0)
+        return 1;
+    const double word = random_word(c->config.seed + 3 * 0x9E3779B97F4A7C15ull, counter, (int)(j % 4));
+    return word < floor(p * 4294967296.0 + 0.5) ? 0 : 1 / (1 - p);
 }

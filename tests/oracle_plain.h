@@ -57,11 +57,9 @@ static void scores_of(const oracle_case *c, oracle_order order, int64_t b, int64
     }
 }
 
-static void row_of(const oracle_case *c, oracle_order order, int64_t b, int64_t h, int64_t i, REAL *s,
-                   const oracle_outputs *out) {
+/* Scores become exp(s - m), -1 where excluded. Returns their sum, with the sink. */
+static REAL weigh(const oracle_case *c, oracle_order order, int64_t b, int64_t h, int64_t i, REAL *s, REAL *top) {
     const oracle_config *f = &c->config;
-    const int64_t row = (b * f->H + h) * f->N + i;
-    const double *v = c->v + (b * f->Hk + h / (f->H / f->Hk)) * f->M * f->Dv;
     const REAL sink = c->sinks ? (REAL)c->sinks[h] : -(REAL)INFINITY;
     REAL m = sink;
     sums sum = {{0}};
@@ -75,13 +73,24 @@ static void row_of(const oracle_case *c, oracle_order order, int64_t b, int64_t 
     }
     if (sink > -(REAL)INFINITY)
         add(&sum, order, f->M, EXP(sink - m));
-    const REAL l = total(&sum);
+    *top = m;
+    return total(&sum);
+}
+
+static void row_of(const oracle_case *c, oracle_order order, int64_t b, int64_t h, int64_t i, REAL *s,
+                   const oracle_outputs *out) {
+    const oracle_config *f = &c->config;
+    const int64_t row = (b * f->H + h) * f->N + i;
+    const double *v = c->v + (b * f->Hk + h / (f->H / f->Hk)) * f->M * f->Dv;
+    REAL m;
+    const REAL l = weigh(c, order, b, h, i, s, &m);
+    sums sum;
     for (int64_t d = 0; d < f->Dv; d++) {
         sum = (sums){{0}};
         for (int64_t n = 0; n < f->M; n++) {
             const int64_t j = turn(order, n, f->M);
             if (s[j] != -1)
-                add(&sum, order, n, s[j] / l * (REAL)v[j * f->Dv + d]);
+                add(&sum, order, n, s[j] / l * (REAL)oracle_kept(c, b, h, i, j) * (REAL)v[j * f->Dv + d]);
         }
         out->o[row * f->Dv + d] = (double)total(&sum);
     }

@@ -4,4 +4,7 @@
 #define LOG logf
 #define TANH tanhf
 #define ORACLE_PLAIN oracle_plain_float
+#define ORACLE_PLAIN_GRADIENTS oracle_plain_gradients_float
 #include "oracle_plain.h"
+
+#include "oracle_plain_gradients.h"

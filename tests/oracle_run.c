@@ -9,7 +9,7 @@
 /* ---- running ---- */
 
 /* As much as the plan asks for, full of filler. */
-static clattn_status give_workspace(clattn_context *context, const oracle_config *config, clattn_plan *plan,
+clattn_status oracle_give_workspace(clattn_context *context, const oracle_config *config, clattn_plan *plan,
                                     clattn_buffer **workspace) {
     clattn_plan_info info;
     clattn_status status = clattn_plan_info_get(plan, &info);
@@ -25,7 +25,7 @@ static clattn_status give_workspace(clattn_context *context, const oracle_config
 }
 
 /* Uploads the arrays, and lets args point at the buffers. */
-static clattn_status place(clattn_context *context, oracle_arrays *arrays, clattn_attention_args *args) {
+clattn_status oracle_arrays_place(clattn_context *context, oracle_arrays *arrays, clattn_attention_args *args) {
     clattn_status status = CLATTN_OK;
     for (int i = 0; status == CLATTN_OK && i < arrays->count; i++) {
         oracle_array *a = &arrays->list[i];
@@ -46,11 +46,11 @@ static clattn_status over_buffers(const oracle_config *config, oracle_arrays *ar
     clattn_attention_args args = arrays->args;
     clattn_plan *plan = NULL;
     clattn_buffer *workspace = NULL;
-    clattn_status status = place(context, arrays, &args);
+    clattn_status status = oracle_arrays_place(context, arrays, &args);
     if (status == CLATTN_OK)
         status = clattn_plan_create(context, &args, &plan);
     if (status == CLATTN_OK && args.caller_workspace)
-        status = give_workspace(context, config, plan, &workspace);
+        status = oracle_give_workspace(context, config, plan, &workspace);
     if (status == CLATTN_OK)
         status = clattn_plan_execute(plan, NULL);
     for (int i = 0; status == CLATTN_OK && i < arrays->count; i++)
@@ -96,7 +96,7 @@ size_t oracle_variants(oracle_case *c, clattn_context *context, const char *algo
     oracle_arrays_make(c, &arrays);
     clattn_attention_args args = arrays.args;
     args.algorithm = algorithm;
-    clattn_status status = place(context, &arrays, &args);
+    clattn_status status = oracle_arrays_place(context, &arrays, &args);
     if (status == CLATTN_OK)
         status = clattn_plan_create(context, &args, &plan);
     for (const char *v; status == CLATTN_OK && count < ORACLE_VARIANTS && (v = clattn_plan_variant(plan, count));)

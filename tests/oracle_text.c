@@ -39,6 +39,8 @@ static void append_options(cla_str *s, const oracle_config *f) {
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (flags[i].is)
             cla_str_append(s, " %s", flags[i].name);
+    if (f->dropout > 0)
+        cla_str_append(s, " dropout=%.17g", f->dropout);
     if (f->page_size)
         cla_str_append(s, " pages=%lld", (long long)f->page_size);
     if (f->variant)

@@ -161,9 +161,13 @@ done:
 static clattn_status merge(clattn_plan *plan, const cla_attention_args *a) {
     const cla_problem *p = &plan->problem;
     const state *s = plan->state;
-    const cla_arg args[] = {CLA_ARG_BUFFER(plan->scratch),   CLA_ARG_BUFFER(p->o.buffer),
-                            CLA_ARG_BUFFER(p->lse.buffer),   CLA_ARG_BUFFER(plan->spans),
-                            CLA_ARG_BUFFER(p->sinks.buffer), CLA_ARG_VALUE(*a)};
+    const cla_arg args[] = {CLA_ARG_BUFFER(plan->scratch),
+                            CLA_ARG_BUFFER(p->o.buffer),
+                            CLA_ARG_BUFFER(p->lse.buffer),
+                            CLA_ARG_BUFFER(p->state.buffer),
+                            CLA_ARG_BUFFER(plan->spans),
+                            CLA_ARG_BUFFER(p->sinks.buffer),
+                            CLA_ARG_VALUE(*a)};
     return cla_launch(plan->context, s->merge, s->chunks * p->N * p->H * p->B, args, (int)(sizeof args / sizeof *args));
 }
 

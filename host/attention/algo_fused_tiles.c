@@ -186,7 +186,7 @@ static clattn_status execute(clattn_plan *plan) {
     const cla_problem *p = &plan->problem;
     const variant *v = NULL;
     cla_attention_args a;
-    if (p->Dv == 0 && !cla_present(&p->lse))
+    if (p->Dv == 0 && !cla_present(&p->lse) && !cla_present(&p->state))
         goto done;
     CLA_TRY(variant_for_bound(plan, &v));
     const cla_tiling *t = &v->tiling;

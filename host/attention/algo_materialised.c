@@ -274,7 +274,7 @@ static clattn_status multiply_scores(clattn_plan *plan, const materialised *a, c
 
 static clattn_status weigh(clattn_plan *plan, const materialised *a, const chunk *c) {
     const cla_problem *p = &plan->problem;
-    const clattn_tensor *w = &p->weights, *lse = &p->lse;
+    const clattn_tensor *w = &p->weights, *lse = &p->lse, *state = &p->state;
     const int64_t heads = c->nk * c->nm;
     cla_softmax_args s = {.s_b = heads * c->n * c->M,
                           .s_h = c->n * c->M,
@@ -289,6 +289,10 @@ static clattn_status weigh(clattn_plan *plan, const materialised *a, const chunk
                           .lse_h = lse->stride[2],
                           .lse_i = lse->stride[3],
                           .lse_0 = lse->offset + c->q_row * lse->stride[3],
+                          .st_b = state->stride[0],
+                          .st_h = state->stride[1],
+                          .st_i = state->stride[2],
+                          .st_0 = state->offset + c->q_row * state->stride[2],
                           .sum_0 = element_at(plan, a->sums_at),
                           .b0 = (cl_int)c->b0,
                           .h0 = (cl_int)(c->hk0 * p->group + c->m0),
@@ -298,6 +302,7 @@ static clattn_status weigh(clattn_plan *plan, const materialised *a, const chunk
                           .M = (cl_int)c->M,
                           .has_weights = cla_present(w) && !cla_weights_by_pass(plan),
                           .has_lse = cla_present(lse),
+                          .has_state = cla_present(state),
                           .form = (cl_int)p->form,
                           .paged = p->table != NULL,
                           .scale = (cl_float)p->scale,
@@ -410,6 +415,7 @@ static clattn_status execute(clattn_plan *plan) {
                                        .sinks = p->sinks.buffer,
                                        .o = p->o.buffer,
                                        .lse = p->lse.buffer,
+                                       .state = p->state.buffer,
                                        .weights = p->weights.buffer};
     a->q = placed(plan, a, Q, &p->q);
     a->k = placed(plan, a, K, &p->k);

@@ -1,84 +1,128 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one table of algorithms, in the order of preference, and the choice among them. */
+/* The tables of algorithms, forward and backward, in the order of preference, and the choice among them. */
 #include "attention/algos.h"
 
 #include "base/error.h"
 #include <stdio.h>
 #include <string.h>
 
-static const cla_algorithm *const table[] = {
+static const cla_algorithm *const forward_table[] = {
     &cla_algo_fused_split,  &cla_algo_fused_lanes, &cla_algo_fused_tiles,
     &cla_algo_materialised, &cla_algo_blas,        &cla_algo_reference,
 };
-enum { COUNT = sizeof table / sizeof *table };
+static const cla_algorithm *const backward_table[] = {
+    &cla_backward_reference,
+};
+enum {
+    FORWARD = sizeof forward_table / sizeof *forward_table,
+    BACKWARD = sizeof backward_table / sizeof *backward_table,
+    MOST = FORWARD > BACKWARD ? FORWARD : BACKWARD
+};
 
-const cla_algorithm *cla_algorithm_at(size_t index) { return index < COUNT ? table[index] : NULL; }
+static size_t count_of(bool backward) { return backward ? BACKWARD : FORWARD; }
 
-size_t clattn_algorithm_count(void) { return COUNT; }
-const char *clattn_algorithm_name(size_t index) { return index < COUNT ? table[index]->name : NULL; }
-const char *clattn_algorithm_summary(size_t index) { return index < COUNT ? table[index]->summary : NULL; }
+const cla_algorithm *cla_algorithm_at(bool backward, size_t index) {
+    if (index >= count_of(backward))
+        return NULL;
+    return backward ? backward_table[index] : forward_table[index];
+}
 
-static size_t index_of(const cla_algorithm *algorithm) {
-    size_t i = 0;
-    while (table[i] != algorithm)
-        i++;
-    return i;
+static const char *name_at(bool backward, size_t index) {
+    const cla_algorithm *algorithm = cla_algorithm_at(backward, index);
+    return algorithm ? algorithm->name : NULL;
+}
+
+static const char *summary_at(bool backward, size_t index) {
+    const cla_algorithm *algorithm = cla_algorithm_at(backward, index);
+    return algorithm ? algorithm->summary : NULL;
+}
+
+size_t clattn_algorithm_count(void) { return FORWARD; }
+const char *clattn_algorithm_name(size_t index) { return name_at(false, index); }
+const char *clattn_algorithm_summary(size_t index) { return summary_at(false, index); }
+size_t clattn_backward_algorithm_count(void) { return BACKWARD; }
+const char *clattn_backward_algorithm_name(size_t index) { return name_at(true, index); }
+const char *clattn_backward_algorithm_summary(size_t index) { return summary_at(true, index); }
+
+bool cla_algorithm_can(const cla_algorithm *algorithm, const cla_problem *p, const clattn_device_info *device,
+                       char *reason, size_t reason_bytes) {
+    if (!algorithm->applies(p, device, reason, reason_bytes))
+        return false;
+    if (p->dropout > 0 && !algorithm->dropout)
+        snprintf(reason, reason_bytes, "drops no weights");
+    return !(p->dropout > 0) || algorithm->dropout;
 }
 
 /* The others, where one was asked for by name. */
 static void refuse_others(const cla_problem *p, const clattn_device_info *device, size_t chosen, cla_str *text) {
-    for (size_t i = 0; i < COUNT; i++) {
+    for (size_t i = 0; i < count_of(p->backward); i++) {
         char reason[CLA_REASON] = "";
+        const cla_algorithm *other = cla_algorithm_at(p->backward, i);
         if (i != chosen)
-            cla_str_append(text, "not %s: %s\n", table[i]->name,
-                           table[i]->applies(p, device, reason, sizeof reason) ? "it was not asked for" : reason);
+            cla_str_append(text, "not %s: %s\n", other->name,
+                           cla_algorithm_can(other, p, device, reason, sizeof reason) ? "it was not asked for"
+                                                                                      : reason);
     }
 }
 
 static clattn_status named(const cla_problem *p, const clattn_device_info *device, const char *name, cla_str *text,
                            const cla_algorithm **algorithm) {
     char reason[CLA_REASON] = "", names[200] = "";
-    for (size_t i = 0; i < COUNT; i++) {
-        if (strcmp(table[i]->name, name) == 0) {
-            if (!table[i]->applies(p, device, reason, sizeof reason))
+    for (size_t i = 0; i < count_of(p->backward); i++) {
+        const cla_algorithm *one = cla_algorithm_at(p->backward, i);
+        if (strcmp(one->name, name) == 0) {
+            if (!cla_algorithm_can(one, p, device, reason, sizeof reason))
                 return cla_error(CLATTN_E_UNSUPPORTED, "algorithm %s: %s", name, reason);
-            *algorithm = table[i];
+            *algorithm = one;
             cla_str_append(text, "algorithm %s: asked for by name\n", name);
             refuse_others(p, device, i, text);
             return CLATTN_OK;
         }
         const size_t at = strlen(names);
-        snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", table[i]->name);
+        snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", one->name);
     }
-    return cla_error(CLATTN_E_ARGUMENT, "algorithm \"%.60s\": there is none; the algorithms are %s", name, names);
+    return cla_error(CLATTN_E_ARGUMENT, "algorithm \"%.60s\": there is none; the algorithms%s are %s", name,
+                     p->backward ? " of the backward pass" : "", names);
+}
+
+/* With the reasons of those that would usually do it. */
+static clattn_status none_applies(const cla_problem *p, const clattn_device_info *device,
+                                  char reasons[MOST][CLA_REASON]) {
+    char all[3 * CLA_REASON] = "";
+    const size_t first = p->backward ? 0 : 1;
+    for (size_t i = first; i < first + 3 && i < count_of(p->backward); i++) {
+        const size_t at = strlen(all);
+        snprintf(all + at, sizeof all - at, "%s%s: %.150s", at ? "; " : "", name_at(p->backward, i), reasons[i]);
+    }
+    return cla_error(CLATTN_E_UNSUPPORTED, "no algorithm%s applies on %s: %s",
+                     p->backward ? " of the backward pass" : "", device->name, all);
 }
 
 clattn_status cla_algorithm_choose(const cla_problem *p, const clattn_device_info *device, const char *name,
                                    const cla_tuned *tuned, cla_str *text, const cla_algorithm **algorithm) {
-    char reasons[COUNT][CLA_REASON] = {{0}};
+    char reasons[MOST][CLA_REASON] = {{0}};
     const cla_algorithm *best = NULL, *second = NULL, *fastest = NULL;
+    const size_t count = count_of(p->backward);
     if (name && *name)
         return named(p, device, name, text, algorithm);
-    for (size_t i = 0; i < COUNT; i++) {
-        if (!table[i]->applies(p, device, reasons[i], CLA_REASON))
+    for (size_t i = 0; i < count; i++) {
+        const cla_algorithm *one = cla_algorithm_at(p->backward, i);
+        if (!cla_algorithm_can(one, p, device, reasons[i], CLA_REASON))
             continue;
-        if (tuned && strcmp(table[i]->name, tuned->value) == 0)
-            fastest = table[i];
-        if (!table[i]->suits(p, device, reasons[i], CLA_REASON))
-            second = table[i]; /* the later ones ask less of a problem */
+        if (tuned && strcmp(one->name, tuned->value) == 0)
+            fastest = one;
+        if (!one->suits(p, device, reasons[i], CLA_REASON))
+            second = one; /* the later ones ask less of a problem */
         else if (!best)
-            best = table[i];
+            best = one;
         else
             snprintf(reasons[i], CLA_REASON, "%s comes first", best->name);
     }
     *algorithm = best ? best : second;
     if (!*algorithm)
-        return cla_error(CLATTN_E_UNSUPPORTED, "no algorithm applies on %s: %s: %.150s; %s: %.150s; %s: %.150s",
-                         device->name, table[1]->name, reasons[1], table[2]->name, reasons[2], table[3]->name,
-                         reasons[3]);
+        return none_applies(p, device, reasons);
+    const cla_algorithm *by_default = *algorithm;
     if (fastest) {
-        snprintf(reasons[index_of(*algorithm)], CLA_REASON, "it is the default, and the tuner found %s faster here",
-                 fastest->name);
         *algorithm = fastest;
         cla_str_append(text, "algorithm %s: tuned, %.4g ms against %.4g ms by default\n", fastest->name, tuned->ms,
                        tuned->default_ms);
@@ -87,8 +131,12 @@ clattn_status cla_algorithm_choose(const cla_problem *p, const clattn_device_inf
         if (tuned)
             cla_str_append(text, "the tuner's record, \"%.80s\", is impossible here\n", tuned->value);
     }
-    for (size_t i = 0; i < COUNT; i++)
-        if (table[i] != *algorithm)
-            cla_str_append(text, "not %s: %s\n", table[i]->name, reasons[i]);
+    for (size_t i = 0; i < count; i++) {
+        const cla_algorithm *one = cla_algorithm_at(p->backward, i);
+        if (fastest && one == by_default)
+            snprintf(reasons[i], CLA_REASON, "it is the default, and the tuner found %s faster here", fastest->name);
+        if (one != *algorithm)
+            cla_str_append(text, "not %s: %s\n", one->name, reasons[i]);
+    }
     return CLATTN_OK;
 }

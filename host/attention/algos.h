@@ -23,6 +23,7 @@ typedef struct cla_algorithm {
     bool sums_type;  /* q, k, v, o and bias need the type of the sums: the plan converts */
     bool blocks;     /* reads quantised k and v; else the plan converts */
     bool pages;      /* reads k and v in pages; else the plan gathers them */
+    bool dropout;    /* drops weights; else it is refused where some are to be */
     bool weights;    /* writes the weights of all queries and heads in any form, without a pass of weights.c */
     /* Ways that give right results and differ in speed, the default first, at most CLA_VARIANTS; returns how many.
      * create and execute follow plan->variant, an index. Tensors are those of create. NULL: there is one way. */
@@ -35,10 +36,14 @@ typedef struct cla_algorithm {
 
 extern const cla_algorithm cla_algo_fused_split, cla_algo_fused_lanes, cla_algo_fused_tiles, cla_algo_materialised,
     cla_algo_blas, cla_algo_reference;
+extern const cla_algorithm cla_backward_reference;
 
 enum { CLA_REASON = 256 };
 
-const cla_algorithm *cla_algorithm_at(size_t index); /* NULL past the end */
+const cla_algorithm *cla_algorithm_at(bool backward, size_t index); /* of one of two tables; NULL past the end */
+/* Whether it can: `applies`, and what follows from the flags above. */
+bool cla_algorithm_can(const cla_algorithm *algorithm, const cla_problem *p, const clattn_device_info *device,
+                       char *reason, size_t reason_bytes);
 /* The one that was tuned (NULL: none), if it applies; the first that applies and suits, else the last that applies; or
  * the one named. The reasons of all others go to text.
  * Errors  CLATTN_E_ARGUMENT (no such name), CLATTN_E_UNSUPPORTED (with the reason). */

@@ -6,7 +6,6 @@
 #include "ops/copy.h"
 #include "tensor/dtype.h"
 #include <clattn/opencl.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -134,7 +133,7 @@ static clattn_status build(clattn_plan *plan, const char *name, const char *vari
     plan->tuned = plan->tuned && strcmp(algorithm->name, tuned.value) == 0;
     if (cla_problem_no_rows(&plan->problem) || cla_problem_no_keys(&plan->problem)) {
         cla_str_append(&plan->text, "no query, or no key: nothing but a fill\n");
-        if (!cla_problem_no_rows(&plan->problem)) {
+        if (plan->problem.backward || !cla_problem_no_rows(&plan->problem)) {
             CLA_TRY(cla_copy_kernel(plan->context, plan->problem.dtype == CLATTN_F64, "fill_strided", &plan->fill));
             CLA_TRY(cla_copy_kernel(plan->context, plan->problem.dtype == CLATTN_F64, "copy_strided", &plan->copy));
         }
@@ -155,7 +154,7 @@ static clattn_status build(clattn_plan *plan, const char *name, const char *vari
         status = algorithm->create(plan);
     cla_pack_unbind(plan);
     CLA_TRY(status);
-    if (plan->problem.ragged && cla_present(&plan->problem.column_sums))
+    if (plan->problem.ragged && (plan->problem.backward || cla_present(&plan->problem.column_sums)))
         CLA_TRY(cla_copy_kernel(plan->context, plan->problem.dtype == CLATTN_F64, "fill_strided", &plan->fill));
     if (plan->workspace_bytes > 0 && !caller_workspace) {
         CLA_TRY(clattn_buffer_create(plan->context, plan->workspace_bytes, &plan->scratch));
@@ -178,21 +177,38 @@ static clattn_status build_plan(clattn_plan *plan, const char *name, const char 
     return build(plan, name, "default", caller_workspace);
 }
 
-clattn_status clattn_plan_create(clattn_context *context, const clattn_attention_args *args, clattn_plan **plan) {
+/* Of one of the two passes; the other's args are NULL. */
+static clattn_status create(clattn_context *context, const clattn_attention_args *args,
+                            const clattn_attention_backward_args *backward, clattn_plan **plan) {
     clattn_status status = CLATTN_OK;
     clattn_plan *made = NULL;
     CLA_CHECK(plan, CLATTN_E_ARGUMENT, "plan_create: plan is NULL");
     *plan = NULL;
-    CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "plan_create: %s is NULL", context ? "args" : "context");
+    CLA_CHECK(context && (args || backward), CLATTN_E_ARGUMENT, "plan_create: %s is NULL",
+              context ? "args" : "context");
     CLA_TRY(cla_alloc(1, sizeof *made, "plan", &made));
     made->context = context;
-    CLA_TRY(cla_problem_init(&made->problem, args));
-    CLA_TRY(build_plan(made, args->algorithm, args->variant, args->caller_workspace));
+    if (backward) {
+        CLA_TRY(cla_problem_init_backward(&made->problem, backward));
+        CLA_TRY(build_plan(made, backward->algorithm, backward->variant, backward->forward.caller_workspace));
+    } else {
+        CLA_TRY(cla_problem_init(&made->problem, args));
+        CLA_TRY(build_plan(made, args->algorithm, args->variant, args->caller_workspace));
+    }
     *plan = made;
     made = NULL;
 done:
     clattn_plan_destroy(made);
     return status;
+}
+
+clattn_status clattn_plan_create(clattn_context *context, const clattn_attention_args *args, clattn_plan **plan) {
+    return create(context, args, NULL, plan);
+}
+
+clattn_status clattn_backward_plan_create(clattn_context *context, const clattn_attention_backward_args *args,
+                                          clattn_plan **plan) {
+    return create(context, NULL, args, plan);
 }
 
 clattn_status cla_plan_make(clattn_context *context, cla_problem *problem, const cla_asked *asked, clattn_plan **plan) {
@@ -220,6 +236,7 @@ static void bind_tensors(cla_problem *to, const cla_problem *from) {
         mine->host = theirs->host;
         mine->offset = theirs->offset;
     }
+    to->dropout_key = from->dropout_key;
 }
 
 clattn_status cla_plan_bind(clattn_plan *plan, cla_problem *problem) {
@@ -274,46 +291,65 @@ clattn_status clattn_plan_set_workspace(clattn_plan *plan, clattn_buffer *worksp
 
 /* ---- execution ---- */
 
-/* Takes buffers and offsets of other tensors of the same layout. */
-static clattn_status rebind(clattn_plan *plan, const clattn_attention_args *args) {
+/* Only tensors of the caller's are read, and where dropout stands: the rest is the plan's. lengths: room, or NULL. */
+static void keep_options(const cla_problem *p, clattn_attention_args *tensors, int64_t *lengths) {
+    tensors->has_scale = true;
+    tensors->scale = p->scale;
+    tensors->causal = tensors->has_window = false;
+    tensors->key_lengths = tensors->query_lengths = tensors->prefix_lengths = tensors->offsets = NULL;
+    tensors->align = CLATTN_ALIGN_UNSET;
+    tensors->alibi_slopes = NULL;
+    tensors->query_segments = tensors->key_segments = NULL;
+    tensors->softcap = 0;
+    tensors->dropout = p->dropout;
+    tensors->short_masks = p->short_masks;
+    const bool weighs = cla_present(&tensors->weights);
+    tensors->weights_form = weighs ? p->form : CLATTN_WEIGHTS_SOFTMAX;
+    tensors->weights_mean = weighs && p->mean;
+    tensors->weights_queries = weighs ? p->form_queries : NULL;
+    tensors->weights_query_count = weighs && p->form_queries ? p->row_count : 0;
+    tensors->weights_heads = weighs ? p->form_heads : NULL;
+    tensors->weights_head_count = weighs && p->form_heads ? p->head_count : 0;
+    tensors->sequences = 0;
+    tensors->cu_queries = tensors->cu_keys = NULL;
+    tensors->block_table = p->table;
+    tensors->table_pages = p->table_pages;
+    tensors->self_check = 0;
+    for (int64_t b = 0; lengths && b < p->B; b++)
+        lengths[b] = p->batches[b].keys;
+    tensors->key_lengths = lengths;
+}
+
+/* Takes buffers and offsets of other tensors of the same layout, of the plan's pass. */
+static clattn_status rebind(clattn_plan *plan, const clattn_attention_args *args,
+                            const clattn_attention_backward_args *backward) {
     clattn_status status = CLATTN_OK;
     cla_problem other = {0}, *p = &plan->problem;
-    clattn_attention_args tensors = *args;
     int64_t *lengths = NULL;
-    /* Only tensors are read: the rest is the plan's. */
-    tensors.has_scale = true;
-    tensors.scale = p->scale;
-    tensors.causal = tensors.has_window = false;
-    tensors.key_lengths = tensors.query_lengths = tensors.prefix_lengths = tensors.offsets = NULL;
-    tensors.align = CLATTN_ALIGN_UNSET;
-    tensors.alibi_slopes = NULL;
-    tensors.query_segments = tensors.key_segments = NULL;
-    tensors.softcap = 0;
-    tensors.short_masks = p->short_masks;
-    const bool weighs = cla_present(&tensors.weights);
-    tensors.weights_form = weighs ? p->form : CLATTN_WEIGHTS_SOFTMAX;
-    tensors.weights_mean = weighs && p->mean;
-    tensors.weights_queries = weighs ? p->form_queries : NULL;
-    tensors.weights_query_count = weighs && p->form_queries ? p->row_count : 0;
-    tensors.weights_heads = weighs ? p->form_heads : NULL;
-    tensors.weights_head_count = weighs && p->form_heads ? p->head_count : 0;
-    tensors.sequences = 0;
-    tensors.cu_queries = tensors.cu_keys = NULL;
-    tensors.block_table = p->table;
-    tensors.table_pages = p->table_pages;
-    tensors.self_check = 0;
-    if (p->page_size) {
+    CLA_CHECK(p->backward == (backward != NULL), CLATTN_E_ARGUMENT,
+              "plan_execute: the plan is one of the %s pass; use clattn_%splan_execute",
+              p->backward ? "backward" : "forward", p->backward ? "backward_" : "");
+    if (p->page_size)
         CLA_TRY(cla_alloc((size_t)p->B, sizeof *lengths, "lengths", &lengths));
-        for (int64_t b = 0; b < p->B; b++)
-            lengths[b] = p->batches[b].keys;
-        tensors.key_lengths = lengths;
+    if (backward) {
+        clattn_attention_backward_args tensors = *backward;
+        keep_options(p, &tensors.forward, lengths);
+        CLA_TRY(cla_problem_init_backward(&other, &tensors));
+    } else {
+        clattn_attention_args tensors = *args;
+        keep_options(p, &tensors, lengths);
+        CLA_TRY(cla_problem_init(&other, &tensors));
     }
-    CLA_TRY(cla_problem_init(&other, &tensors));
     CLA_TRY(check_bound(plan->context, &other));
-    if (p->ragged) { /* as cla_sequences_take left them */
-        other.q.stride[0] = other.o.stride[0] = other.lse.stride[1] = other.entropy.stride[1] = 0;
+    if (p->ragged) { /* as cla_sequences_take and what follows it left them */
+        clattn_tensor *const rows[] = {&other.q, &other.o,   &other.state, &other.d_o, &other.k,
+                                       &other.v, &other.d_q, &other.d_k,   &other.d_v};
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+            if (!p->page_size || (rows[i] != &other.k && rows[i] != &other.v))
+                rows[i]->stride[0] = 0;
+        other.lse.stride[1] = other.entropy.stride[1] = 0;
         if (!p->page_size)
-            other.k.stride[0] = other.v.stride[0] = other.column_sums.stride[1] = 0;
+            other.column_sums.stride[1] = 0;
     }
     for (int i = 0; i < CLA_TENSORS; i++)
         CLA_CHECK(cla_view_same_layout(cla_tensor_read(p, i), cla_tensor_read(&other, i)), CLATTN_E_SHAPE,
@@ -326,51 +362,11 @@ done:
     return status;
 }
 
-/* Without the rows behind the last sequence, which stay as they are. */
-static clattn_tensor of_sequences(const cla_problem *p, const clattn_tensor *t, int axis, int64_t rows) {
-    clattn_tensor r = *t;
-    if (p->ragged)
-        r.shape[axis] = rows;
-    return r;
-}
-
-static clattn_status clear_column_sums(clattn_plan *plan) {
-    const cla_problem *p = &plan->problem;
-    const clattn_tensor sums = of_sequences(p, &p->column_sums, 3, p->key_rows);
-    return cla_fill_strided(plan->context, plan->fill, p->dtype == CLATTN_F64, &sums, 0.0);
-}
-
-/* No key to see: O = 0, LSE = -inf or the sink, weights empty or 0. */
-static clattn_status fill_only(clattn_plan *plan) {
-    clattn_status status = CLATTN_OK;
-    const cla_problem *p = &plan->problem;
-    const bool wide = p->dtype == CLATTN_F64;
-    const clattn_tensor o = of_sequences(p, &p->o, 2, p->query_rows), lse = of_sequences(p, &p->lse, 3, p->query_rows);
-    const clattn_tensor entropy = of_sequences(p, &p->entropy, 3, p->query_rows);
-    if (cla_problem_no_rows(p))
-        return CLATTN_OK;
-    CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &o, 0.0));
-    /* Keys that pages do not hold are -inf before the softmax. */
-    CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &p->weights, p->form ? -INFINITY : 0.0));
-    CLA_TRY(clear_column_sums(plan));
-    CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &entropy, 0.0));
-    CLA_TRY(cla_fill_strided(plan->context, plan->fill, wide, &lse, -INFINITY));
-    if (cla_present(&p->sinks) && cla_present(&p->lse)) { /* [1, 1, 1, H] seen as [1, B, H, N] */
-        clattn_tensor sinks = lse;
-        sinks.buffer = p->sinks.buffer, sinks.host = p->sinks.host, sinks.offset = p->sinks.offset;
-        sinks.stride[1] = sinks.stride[3] = 0;
-        sinks.stride[2] = 1;
-        CLA_TRY(cla_copy_strided(plan->context, plan->copy, &sinks, &lse));
-    }
-done:
-    return status;
-}
-
 static clattn_status enqueue(clattn_plan *plan) {
     clattn_status status = CLATTN_OK;
     bool bound = false;
     if (!plan->algorithm)
-        return fill_only(plan);
+        return cla_fill_only(plan);
     CLA_CHECK(plan->workspace_bytes == 0 || plan->scratch, CLATTN_E_ARGUMENT,
               "plan_execute: the plan was made with caller_workspace and has none; give %zu bytes to "
               "clattn_plan_set_workspace",
@@ -379,7 +375,7 @@ static clattn_status enqueue(clattn_plan *plan) {
     bound = true;
     CLA_TRY(cla_pack_inputs(plan));
     if (plan->problem.ragged) /* keys past key_lengths belong to a sequence, and no algorithm looks there */
-        CLA_TRY(clear_column_sums(plan));
+        CLA_TRY(cla_fill_sums(plan));
     CLA_TRY(plan->algorithm->execute(plan));
     CLA_TRY(cla_weights_execute(plan));
     CLA_TRY(cla_pack_outputs(plan));
@@ -396,7 +392,7 @@ clattn_status clattn_plan_enqueue(clattn_plan *plan, const clattn_attention_args
         *event = NULL;
     CLA_CHECK(plan, CLATTN_E_ARGUMENT, "plan_execute: plan is NULL");
     if (tensors)
-        CLA_TRY(rebind(plan, tensors));
+        CLA_TRY(rebind(plan, tensors, NULL));
     CLA_TRY(cla_queue_begin(plan->context, event_count, events));
     CLA_TRY(enqueue(plan));
     CLA_TRY(cla_queue_end(plan->context, event));
@@ -412,6 +408,18 @@ done:
 
 clattn_status clattn_plan_execute(clattn_plan *plan, const clattn_attention_args *tensors) {
     return clattn_plan_enqueue(plan, tensors, 0, NULL, NULL);
+}
+
+clattn_status clattn_backward_plan_execute(clattn_plan *plan, const clattn_attention_backward_args *tensors) {
+    clattn_status status = CLATTN_OK;
+    CLA_CHECK(plan, CLATTN_E_ARGUMENT, "backward_plan_execute: plan is NULL");
+    CLA_CHECK(plan->problem.backward, CLATTN_E_ARGUMENT,
+              "backward_plan_execute: the plan is one of the forward pass; use clattn_plan_execute");
+    if (tensors)
+        CLA_TRY(rebind(plan, NULL, tensors));
+    CLA_TRY(clattn_plan_enqueue(plan, NULL, 0, NULL, NULL));
+done:
+    return status;
 }
 
 /* ---- what algorithms share ---- */

@@ -41,8 +41,8 @@ void cla_blas_merge_f32(const cla_problem *p, const cla_blas_layout *a, const cl
                         float *states);
 void cla_blas_merge_f64(const cla_problem *p, const cla_blas_layout *a, const cla_blas_task *task, int64_t parts,
                         double *states);
-/* Writes O, LSE, entropy and weights; or adds the rows' weights to the mean's or to the column sums. For all that is
- * made of weights, scratch is as cla_blas_run left it, with all keys in one block. */
+/* Writes O, LSE, state, entropy and weights; or adds the rows' weights to the mean's or to the column sums. For all
+ * that is made of weights, scratch is as cla_blas_run left it, with all keys in one block. */
 void cla_blas_store_f32(const cla_problem *p, const cla_blas_layout *a, const cla_blas_task *task, const float *scratch,
                         const float *state);
 void cla_blas_store_f64(const cla_problem *p, const cla_blas_layout *a, const cla_blas_task *task,

@@ -416,6 +416,12 @@ static void store_row(const cla_problem *p, const cla_blas_layout *a, const cla_
     if (p->lse.rank)
         ((REAL *)cla_tensor_data(&p->lse))[t->b * p->lse.stride[1] + h * p->lse.stride[2] + i * p->lse.stride[3]] =
             m + LOG(l * unshift);
+    if (p->state.rank) {
+        REAL *state_to = (REAL *)cla_tensor_data(&p->state) + t->b * p->state.stride[0] + h * p->state.stride[1] +
+                         i * p->state.stride[2];
+        state_to[0] = seen ? m : 0;
+        state_to[1] = seen ? 1 / (l * unshift) : 0;
+    }
     if (p->entropy.rank)
         ((REAL *)cla_tensor_data(
             &p->entropy))[t->b * p->entropy.stride[1] + h * p->entropy.stride[2] + i * p->entropy.stride[3]] =

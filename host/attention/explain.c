@@ -53,7 +53,14 @@ static void explain_results(cla_str *text, const cla_problem *p) {
     char word[160];
     bool any = false;
     cla_str_append(text, "results: ");
+    for (int i = 0; i < CLA_TENSORS && p->backward; i++)
+        add_word(text, cla_tensor_written(p, i) && cla_present(cla_tensor_read(p, i)), cla_tensor_fields[i].name, &any);
+    if (p->backward) {
+        cla_str_append(text, "\n");
+        return;
+    }
     add_word(text, true, "o", &any);
+    add_word(text, cla_present(&p->state), "state", &any);
     add_word(text, cla_present(&p->lse), "lse", &any);
     snprintf(word, sizeof word, "weights %s of %lld queries and %lld heads%s", forms[p->form], (long long)p->row_count,
              (long long)p->head_count, p->mean ? ", averaged" : "");
@@ -89,6 +96,8 @@ void cla_explain_restrictions(clattn_plan *plan) {
     add_word(text, p->slopes != NULL, "ALiBi", &any);
     add_word(text, cla_present(&p->bias), "bias", &any);
     add_word(text, cla_present(&p->sinks), "sinks in the sum", &any);
+    snprintf(word, sizeof word, "dropout %.6g of the weights", p->dropout);
+    add_word(text, p->dropout > 0, word, &any);
     cla_str_append(text, "; sums in %s%s\n", clattn_dtype_name(p->dtype),
                    p->batch_invariant ? "; bits independent of the batch" : "");
     explain_results(text, p);
@@ -117,15 +126,19 @@ static void explain_pages(clattn_plan *plan, const cla_problem *given) {
 }
 
 void cla_explain_storage(clattn_plan *plan, const cla_problem *given) {
-    static const char *const names[] = {"q", "k", "v", "keep", "drop", "bias", "o"};
+    enum { STORED = 11 };
+    static const char *const names[STORED] = {"q", "k", "v", "keep", "drop", "bias", "o", "d_o", "d_q", "d_k", "d_v"};
     const cla_problem *p = &plan->problem;
-    const clattn_tensor *const mine[] = {&p->q, &p->k, &p->v, &p->keep, &p->drop, &p->bias, &p->o};
-    const clattn_tensor *const theirs[] = {&given->q,    &given->k,    &given->v, &given->keep,
-                                           &given->drop, &given->bias, &given->o};
-    for (int i = 0; i < 7; i++)
+    const clattn_tensor *const mine[STORED] = {&p->q, &p->k,   &p->v,   &p->keep, &p->drop, &p->bias,
+                                               &p->o, &p->d_o, &p->d_q, &p->d_k,  &p->d_v};
+    const clattn_tensor *const theirs[STORED] = {&given->q,    &given->k,    &given->v,  &given->keep,
+                                                 &given->drop, &given->bias, &given->o,  &given->d_o,
+                                                 &given->d_q,  &given->d_k,  &given->d_v};
+    for (int i = 0; i < STORED; i++)
         if (cla_present(theirs[i]))
             cla_str_append(&plan->text, "%s%s %s %s", i ? ", " : "storage: ", names[i],
-                           clattn_dtype_name(theirs[i]->dtype), how(p, given, theirs[i], mine[i], i == 6));
+                           clattn_dtype_name(theirs[i]->dtype),
+                           how(p, given, theirs[i], mine[i], p->backward ? i > 7 : i == 6));
     cla_str_append(&plan->text, "\n");
     explain_pages(plan, given);
 }
@@ -157,7 +170,7 @@ clattn_status clattn_plan_info_get(const clattn_plan *plan, clattn_plan_info *in
         .variant = plan->variant_count ? plan->variants[plan->variant].text : "",
         .workspace_bytes = plan->workspace_bytes + plan->hidden_bytes,
         .largest_bytes = plan->workspace_bytes > plan->largest_hidden ? plan->workspace_bytes : plan->largest_hidden,
-        .operations = 2.0 * cla_problem_pairs(p) * (double)(p->D + p->Dv),
+        .operations = 2.0 * cla_problem_pairs(p) * (double)(p->backward ? 3 * p->D + 2 * p->Dv : p->D + p->Dv),
         .moved_bytes = bytes,
     };
     return CLATTN_OK;

@@ -38,6 +38,7 @@ void cla_fill_attention_args(const clattn_plan *plan, cla_attention_args *a) {
                               .H = (cl_int)p->H,
                               .group = (cl_int)p->group,
                               .has_lse = cla_present(&p->lse),
+                              .has_state = cla_present(&p->state),
                               .ragged = p->ragged,
                               .q_type = (cl_int)p->q.dtype,
                               .k_type = (cl_int)p->k.dtype,
@@ -50,6 +51,8 @@ void cla_fill_attention_args(const clattn_plan *plan, cla_attention_args *a) {
     a->v_b = p->v.stride[0], a->v_h = p->v.stride[1], a->v_j = p->v.stride[2], a->v_0 = p->v.offset;
     a->o_b = p->o.stride[0], a->o_h = p->o.stride[1], a->o_i = p->o.stride[2], a->o_0 = p->o.offset;
     a->lse_b = p->lse.stride[1], a->lse_h = p->lse.stride[2], a->lse_i = p->lse.stride[3], a->lse_0 = p->lse.offset;
+    a->st_b = p->state.stride[0], a->st_h = p->state.stride[1], a->st_i = p->state.stride[2];
+    a->st_0 = p->state.offset;
     if (p->page_size) {
         a->page_size = (cl_int)p->page_size;
         a->pages = (cl_int)p->table_pages;
@@ -59,7 +62,7 @@ void cla_fill_attention_args(const clattn_plan *plan, cla_attention_args *a) {
     cla_fill_mask_args(p, &a->mask);
 }
 
-enum { BUFFERS = 15 };
+enum { BUFFERS = 16 };
 clattn_status cla_launch_fused(const clattn_plan *plan, cla_kernel *kernel, int64_t groups, const cla_arg *more,
                                int more_count, cla_attention_args *a) {
     clattn_status status = CLATTN_OK;
@@ -72,10 +75,10 @@ clattn_status cla_launch_fused(const clattn_plan *plan, cla_kernel *kernel, int6
         CLA_TRY(clattn_plan_info_get(plan, &info));
         cla_kernel_cost(kernel, info.operations, info.moved_bytes);
     }
-    const clattn_buffer *const buffers[BUFFERS] = {
-        p->q.buffer,      p->k.buffer,      p->v.buffer,     p->o.buffer,    p->lse.buffer,
-        plan->spans,      p->keep.buffer,   p->drop.buffer,  p->bias.buffer, plan->slopes,
-        plan->q_segments, plan->k_segments, p->sinks.buffer, plan->table,    counts};
+    const clattn_buffer *const buffers[BUFFERS] = {p->q.buffer,      p->k.buffer,     p->v.buffer,  p->o.buffer,
+                                                   p->lse.buffer,    p->state.buffer, plan->spans,  p->keep.buffer,
+                                                   p->drop.buffer,   p->bias.buffer,  plan->slopes, plan->q_segments,
+                                                   plan->k_segments, p->sinks.buffer, plan->table,  counts};
     cla_arg args[BUFFERS + CLA_FUSED_MORE + 1];
     for (int i = 0; i < BUFFERS; i++)
         args[i] = CLA_ARG_BUFFER(buffers[i]);

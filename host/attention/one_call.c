@@ -19,54 +19,88 @@ done:
 
 static clattn_status run_staged(clattn_context *context, cla_problem *p, const cla_asked *asked) {
     cla_staging staging;
-    const cla_staged tensors[] = {
-        {&p->o, CLA_OUT},       {&p->lse, CLA_OUT}, {&p->weights, CLA_OUT}, {&p->column_sums, CLA_OUT},
-        {&p->entropy, CLA_OUT}, {&p->q, CLA_IN},    {&p->k, CLA_IN},        {&p->v, CLA_IN},
-        {&p->keep, CLA_IN},     {&p->drop, CLA_IN}, {&p->bias, CLA_IN},     {&p->sinks, CLA_IN}};
-    clattn_status status = cla_staging_begin(context, tensors, sizeof tensors / sizeof *tensors, &staging);
+    cla_staged tensors[CLA_TENSORS];
+    for (int i = 0; i < CLA_TENSORS; i++) /* behind the last sequence there may be rows that nobody writes */
+        tensors[i] = (cla_staged){cla_tensor_of(p, i), !cla_tensor_written(p, i) ? CLA_IN
+                                                       : p->ragged               ? CLA_INOUT
+                                                                                 : CLA_OUT};
+    clattn_status status = cla_staging_begin(context, tensors, CLA_TENSORS, &staging);
     if (status == CLATTN_OK)
         status = run(context, p, asked);
     return cla_staging_end(&staging, status);
 }
 
-clattn_status clattn_attention(clattn_context *context, const clattn_attention_args *args) {
+/* Takes what the problem owns. */
+static clattn_status call(clattn_context *context, cla_problem *p, const cla_asked *asked, bool caller_workspace) {
     clattn_status status = CLATTN_OK;
-    cla_problem p = {0};
     const cla_algorithm *algorithm = NULL;
     cla_str text = {0};
-    CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "attention: %s is NULL", context ? "args" : "context");
-    const cla_asked asked = {args->algorithm, args->variant};
-    CLA_CHECK(!args->caller_workspace, CLATTN_E_ARGUMENT, "caller_workspace: is for plans; use max_workspace here");
-    CLA_TRY(cla_problem_init(&p, args)); /* before any array is touched */
-    CLA_TRY(cla_variant_check(args->algorithm, args->variant));
-    if (cla_problem_no_rows(&p)) /* nothing to write: the device is left alone */
-        status = cla_algorithm_choose(&p, cla_context_device(context), args->algorithm, NULL, &text, &algorithm);
+    CLA_CHECK(!caller_workspace, CLATTN_E_ARGUMENT, "caller_workspace: is for plans; use max_workspace here");
+    CLA_TRY(cla_variant_check(asked->algorithm, asked->variant));
+    if (cla_problem_no_rows(p) && !p->backward) /* nothing to write: the device is left alone */
+        status = cla_algorithm_choose(p, cla_context_device(context), asked->algorithm, NULL, &text, &algorithm);
     else
-        status = cla_context_is_cpu(context) ? run(context, &p, &asked) : run_staged(context, &p, &asked);
+        status = cla_context_is_cpu(context) ? run(context, p, asked) : run_staged(context, p, asked);
 done:
     cla_str_free(&text);
-    cla_problem_free(&p);
+    cla_problem_free(p);
     return status;
 }
 
-clattn_status clattn_algorithm_applies(clattn_context *context, const clattn_attention_args *args, size_t index,
-                                       bool *applies, const char **reason) {
+clattn_status clattn_attention(clattn_context *context, const clattn_attention_args *args) {
+    cla_problem p = {0};
+    if (!context || !args)
+        return cla_error(CLATTN_E_ARGUMENT, "attention: %s is NULL", context ? "args" : "context");
+    const cla_asked asked = {args->algorithm, args->variant};
+    const clattn_status status = cla_problem_init(&p, args); /* before any array is touched */
+    return status == CLATTN_OK ? call(context, &p, &asked, args->caller_workspace) : status;
+}
+
+clattn_status clattn_attention_backward(clattn_context *context, const clattn_attention_backward_args *args) {
+    cla_problem p = {0};
+    if (!context || !args)
+        return cla_error(CLATTN_E_ARGUMENT, "attention_backward: %s is NULL", context ? "args" : "context");
+    const cla_asked asked = {args->algorithm, args->variant};
+    const clattn_status status = cla_problem_init_backward(&p, args);
+    return status == CLATTN_OK ? call(context, &p, &asked, args->forward.caller_workspace) : status;
+}
+
+/* Of a problem that it frees; the algorithm is one of the table of its pass. */
+static clattn_status judge(clattn_context *context, cla_problem *p, size_t index, bool *applies, const char **reason) {
     char text[CLA_REASON] = "";
     clattn_status status = CLATTN_OK;
-    cla_problem p = {0};
-    if (reason)
-        *reason = "";
-    CLA_CHECK(context && args && applies, CLATTN_E_ARGUMENT, "algorithm_applies: an argument is NULL");
-    *applies = false;
-    const cla_algorithm *algorithm = cla_algorithm_at(index);
+    const cla_algorithm *algorithm = cla_algorithm_at(p->backward, index);
     CLA_CHECK(algorithm, CLATTN_E_ARGUMENT, "algorithm_applies: there is no algorithm %zu", index);
-    CLA_TRY(cla_problem_init(&p, args));
-    *applies = algorithm->applies(&p, cla_context_device(context), text, sizeof text);
+    *applies = cla_algorithm_can(algorithm, p, cla_context_device(context), text, sizeof text);
     if (!*applies && reason) { /* the thread has one text */
         cla_error(CLATTN_E_UNSUPPORTED, "%s", text);
         *reason = clattn_last_error();
     }
 done:
-    cla_problem_free(&p);
+    cla_problem_free(p);
     return status;
+}
+
+clattn_status clattn_algorithm_applies(clattn_context *context, const clattn_attention_args *args, size_t index,
+                                       bool *applies, const char **reason) {
+    cla_problem p = {0};
+    if (reason)
+        *reason = "";
+    if (!context || !args || !applies)
+        return cla_error(CLATTN_E_ARGUMENT, "algorithm_applies: an argument is NULL");
+    *applies = false;
+    const clattn_status status = cla_problem_init(&p, args);
+    return status == CLATTN_OK ? judge(context, &p, index, applies, reason) : status;
+}
+
+clattn_status clattn_backward_algorithm_applies(clattn_context *context, const clattn_attention_backward_args *args,
+                                                size_t index, bool *applies, const char **reason) {
+    cla_problem p = {0};
+    if (reason)
+        *reason = "";
+    if (!context || !args || !applies)
+        return cla_error(CLATTN_E_ARGUMENT, "algorithm_applies: an argument is NULL");
+    *applies = false;
+    const clattn_status status = cla_problem_init_backward(&p, args);
+    return status == CLATTN_OK ? judge(context, &p, index, applies, reason) : status;
 }

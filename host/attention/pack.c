@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies for algorithms that need a last stride of 1, the type of the sums, or keys in one piece without blocks: q, k,
- * v and bias before, o after. Most layouts, such as [b, n, h, d] and packed QKV, need none. Masks with fewer columns
- * than keys are widened for all algorithms. */
+ * v and bias before, o after; of the backward pass o and its gradient before, the gradients after. Most layouts, such
+ * as [b, n, h, d] and packed QKV, need none. Masks with fewer columns than keys are widened for all algorithms. */
 #include "args.h"
 #include "attention/plan.h"
 #include "base/mem.h"
@@ -9,8 +9,8 @@
 #include "tensor/dtype.h"
 #include <stdio.h>
 
-enum { Q, K, V, BIAS, KEEP, DROP, O, PACKED };
-static const char *const names[PACKED] = {"q", "k", "v", "bias", "keep", "drop", "o"};
+enum { Q, K, V, BIAS, KEEP, DROP, O, D_O, D_Q, D_K, D_V, PACKED };
+static const char *const names[PACKED] = {"q", "k", "v", "bias", "keep", "drop", "o", "d_o", "d_q", "d_k", "d_v"};
 
 struct cla_pack {
     cla_kernel *copy, *gather, *widen;
@@ -22,9 +22,12 @@ struct cla_pack {
 };
 
 static clattn_tensor *tensor_at(cla_problem *p, int i) {
-    clattn_tensor *const list[PACKED] = {&p->q, &p->k, &p->v, &p->bias, &p->keep, &p->drop, &p->o};
+    clattn_tensor *const list[PACKED] = {&p->q, &p->k,   &p->v,   &p->bias, &p->keep, &p->drop,
+                                         &p->o, &p->d_o, &p->d_q, &p->d_k,  &p->d_v};
     return list[i];
 }
+
+static bool is_output(const clattn_plan *plan, int i) { return plan->problem.backward ? i >= D_Q : i == O; }
 
 /* Whether a mask has fewer columns than there are keys. */
 static bool is_short(const cla_problem *p, const clattn_tensor *t, int i) {
@@ -179,24 +182,31 @@ static clattn_status copy_in(clattn_plan *plan, int i) {
 
 clattn_status cla_pack_inputs(clattn_plan *plan) {
     clattn_status status = CLATTN_OK;
-    for (int i = 0; plan->pack && i < O; i++)
-        if (plan->pack->active[i])
+    for (int i = 0; plan->pack && i < PACKED; i++)
+        if (plan->pack->active[i] && !is_output(plan, i))
             CLA_TRY(copy_in(plan, i));
 done:
     return status;
 }
 
-clattn_status cla_pack_outputs(clattn_plan *plan) {
-    if (!plan->pack || !plan->pack->active[O])
-        return CLATTN_OK;
+static clattn_status copy_out(clattn_plan *plan, int i) {
     const cla_problem *p = &plan->problem;
-    clattn_tensor from = p->o, to = plan->pack->original[O];
+    clattn_tensor from = *tensor_at(&plan->problem, i), to = plan->pack->original[i];
     if (p->ragged) { /* rows after the last sequence stay as they are */
-        const cla_batch *last = &p->batches[p->B - 1];
-        from = clattn_tensor_slice(from, 2, 0, last->q_row + last->queries);
-        to = clattn_tensor_slice(to, 2, 0, last->q_row + last->queries);
+        const int64_t rows = i == D_K || i == D_V ? p->key_rows : p->query_rows;
+        from = clattn_tensor_slice(from, 2, 0, rows);
+        to = clattn_tensor_slice(to, 2, 0, rows);
     }
     return cla_copy_strided(plan->context, plan->pack->copy, &from, &to);
+}
+
+clattn_status cla_pack_outputs(clattn_plan *plan) {
+    clattn_status status = CLATTN_OK;
+    for (int i = 0; plan->pack && i < PACKED; i++)
+        if (plan->pack->active[i] && is_output(plan, i))
+            CLA_TRY(copy_out(plan, i));
+done:
+    return status;
 }
 
 void cla_pack_destroy(clattn_plan *plan) {

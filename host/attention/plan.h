@@ -66,6 +66,11 @@ void cla_explain_costs(clattn_plan *plan);
 clattn_status cla_plan_upload(clattn_plan *plan, const char *what, const void *data, int64_t count, size_t size,
                               clattn_buffer **buffer);
 
+/* fill.c, by plan->fill and plan->copy: all outputs where there is nothing to compute; before an algorithm those that
+ * it adds to or leaves out in parts, column sums and gradients of sequences. Enqueued. */
+clattn_status cla_fill_only(clattn_plan *plan);
+clattn_status cla_fill_sums(clattn_plan *plan);
+
 /* fused.c, for the fused algorithms. Arguments of their kernels, for the tensors as they are bound now; tiles and
  * chunks are left to the caller. */
 struct cla_attention_args;

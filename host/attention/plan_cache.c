@@ -51,13 +51,14 @@ static bool same_results(const cla_problem *a, const cla_problem *b) {
            same_array(a->form_heads, b->form_heads, a->head_count, sizeof *a->form_heads);
 }
 
-/* Everything that a plan is made of but buffers and offsets. */
-_Static_assert(sizeof(void *) != 8 || sizeof(cla_problem) == 2168, "a new field must be compared here");
+/* Everything that a plan is made of but buffers, offsets and the key of dropout. */
+_Static_assert(sizeof(void *) != 8 || sizeof(cla_problem) == 3312, "a new field must be compared here");
 static bool same_problem(const cla_problem *a, const cla_problem *b) {
     return a->B == b->B && a->H == b->H && a->Hk == b->Hk && a->N == b->N && a->M == b->M && a->D == b->D &&
            a->Dv == b->Dv && a->group == b->group && a->dtype == b->dtype && a->scale == b->scale &&
            a->softcap == b->softcap && a->max_workspace == b->max_workspace && a->self_check == b->self_check &&
-           a->batch_invariant == b->batch_invariant && same_layouts(a, b) && same_masks(a, b) && same_results(a, b);
+           a->batch_invariant == b->batch_invariant && a->backward == b->backward && a->dropout == b->dropout &&
+           same_layouts(a, b) && same_masks(a, b) && same_results(a, b);
 }
 
 /* ---- the cache ---- */

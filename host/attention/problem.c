@@ -2,6 +2,7 @@
 /* Shapes, types, defaults and mask bits of an attention call. Knows no device and no algorithm. */
 #include "attention/problem.h"
 
+#include "attention/gradients.h"
 #include "attention/mask.h"
 #include "attention/pages.h"
 #include "attention/results.h"
@@ -14,16 +15,28 @@
 
 enum { TEXT = 200 };
 
-#define FIELD(name)                                                                                                    \
-    { #name, offsetof(cla_problem, name) }
-const cla_tensor_field cla_tensor_fields[CLA_TENSORS] = {
-    FIELD(q),           FIELD(k),       FIELD(v),    FIELD(o),    FIELD(lse),  FIELD(weights),
-    FIELD(column_sums), FIELD(entropy), FIELD(keep), FIELD(drop), FIELD(bias), FIELD(sinks)};
+#define FIELD(name, written)                                                                                           \
+    { #name, offsetof(cla_problem, name), written }
+const cla_tensor_field cla_tensor_fields[CLA_TENSORS] = {FIELD(q, CLA_NEVER),
+                                                         FIELD(k, CLA_NEVER),
+                                                         FIELD(v, CLA_NEVER),
+                                                         FIELD(o, CLA_FORWARD),
+                                                         FIELD(lse, CLA_FORWARD),
+                                                         FIELD(weights, CLA_FORWARD),
+                                                         FIELD(column_sums, CLA_FORWARD),
+                                                         FIELD(entropy, CLA_FORWARD),
+                                                         FIELD(keep, CLA_NEVER),
+                                                         FIELD(drop, CLA_NEVER),
+                                                         FIELD(bias, CLA_NEVER),
+                                                         FIELD(sinks, CLA_NEVER),
+                                                         FIELD(state, CLA_FORWARD),
+                                                         FIELD(d_o, CLA_NEVER),
+                                                         FIELD(d_q, CLA_BACKWARD),
+                                                         FIELD(d_k, CLA_BACKWARD),
+                                                         FIELD(d_v, CLA_BACKWARD),
+                                                         FIELD(d_bias, CLA_BACKWARD),
+                                                         FIELD(d_sinks, CLA_BACKWARD)};
 #undef FIELD
-
-static bool is_float(clattn_dtype dtype) {
-    return dtype == CLATTN_F32 || dtype == CLATTN_F64 || dtype == CLATTN_F16 || dtype == CLATTN_BF16;
-}
 
 /* The type of the sums: f64 where anything is f64. */
 static clattn_dtype sums_of(const clattn_attention_args *args) {
@@ -50,7 +63,7 @@ static clattn_status take_main(const clattn_tensor *t, const char *name, int ran
     if (status != CLATTN_OK)
         return status;
     const bool key = *name == 'k' || *name == 'v';
-    if (!is_float(t->dtype) && !(cla_is_quantised_cache(t->dtype) && key))
+    if (!cla_is_float(t->dtype) && !(cla_is_quantised_cache(t->dtype) && key))
         return cla_error(CLATTN_E_DTYPE, "%s: is %s; attention takes f32, f64, f16 and bf16%s: convert it", name,
                          clattn_dtype_name(t->dtype),
                          cla_is_quantised(t->dtype) ? ", and q8_0 and q4_0 as k and v" : "");
@@ -139,7 +152,7 @@ static clattn_status take_masks(cla_problem *p, const clattn_attention_args *arg
                   booleans[i].name, clattn_dtype_name(booleans[i].t->dtype));
     }
     CLA_TRY(take_mask(&args->bias, "bias", p, &p->bias));
-    CLA_CHECK(args->bias.rank == 0 || is_float(args->bias.dtype), CLATTN_E_DTYPE,
+    CLA_CHECK(args->bias.rank == 0 || cla_is_float(args->bias.dtype), CLATTN_E_DTYPE,
               "bias: is %s; an additive mask is of a float type, one of yes and no is `keep` or `drop`",
               clattn_dtype_name(args->bias.dtype));
     p->score = args->keep.rank > 0 || args->drop.rank > 0 || args->bias.rank > 0 || p->slopes || p->q_segments ||
@@ -209,14 +222,25 @@ static clattn_status take_sinks(cla_problem *p, const clattn_attention_args *arg
     return cla_view_storage(NULL, t, "sinks");
 }
 
+/* Which weights are dropped follows from one number of 64 bits: each offset moves it far. */
+static clattn_status take_dropout(cla_problem *p, const clattn_attention_args *args) {
+    if (!(args->dropout >= 0 && args->dropout < 1))
+        return cla_error(CLATTN_E_ARGUMENT, "dropout: %g; it is a probability from 0 (none) to below 1", args->dropout);
+    p->dropout = args->dropout;
+    p->dropout_key = args->dropout_seed + UINT64_C(0x9E3779B97F4A7C15) * args->dropout_offset;
+    return CLATTN_OK;
+}
+
 /* Everything after the shapes. */
 static clattn_status take_options(cla_problem *p, const clattn_attention_args *args) {
     clattn_status status = CLATTN_OK;
     CLA_CHECK(!p->ragged ||
                   (args->weights.rank == 0 && args->keep.rank == 0 && args->drop.rank == 0 && args->bias.rank == 0),
               CLATTN_E_UNSUPPORTED, "sequences: cannot be combined with weights, keep, drop or bias");
-    CLA_TRY(cla_results_take(p, args));
+    if (!p->backward)
+        CLA_TRY(cla_results_take(p, args));
     CLA_TRY(take_scale(p, args));
+    CLA_TRY(take_dropout(p, args));
     CLA_TRY(take_slopes(p, args));
     CLA_TRY(take_segments(p, args));
     CLA_TRY(take_sinks(p, args));
@@ -227,10 +251,10 @@ done:
     return status;
 }
 
-clattn_status cla_problem_init(cla_problem *problem, const clattn_attention_args *args) {
+static clattn_status init(cla_problem *problem, const clattn_attention_args *args,
+                          const clattn_attention_backward_args *gradients) {
     clattn_status status = CLATTN_OK;
-    cla_problem p = {0};
-    CLA_CHECK(args, CLATTN_E_ARGUMENT, "attention: args is NULL");
+    cla_problem p = {.backward = gradients != NULL};
     const int rank = args->q.rank;
     CLA_TRY(take_main(&args->q, "q", rank, &p.q));
     CLA_TRY(take_main(&args->k, "k", rank, &p.k));
@@ -241,8 +265,12 @@ clattn_status cla_problem_init(cla_problem *problem, const clattn_attention_args
     CLA_TRY(take_shapes(&p, args));
     CLA_TRY(cla_sequences_take(&p, args));
     CLA_TRY(take_options(&p, args));
+    if (gradients)
+        CLA_TRY(cla_gradients_take(&p, gradients));
     CLA_CHECK(args->self_check >= 0, CLATTN_E_ARGUMENT, "self_check: %lld rows; give 0 (none) or more",
               (long long)args->self_check);
+    CLA_CHECK(args->self_check == 0 || args->dropout == 0, CLATTN_E_UNSUPPORTED,
+              "self_check: rows are not computed again with dropout");
     p.self_check = args->self_check;
     p.max_workspace = args->max_workspace;
     p.batch_invariant = args->batch_invariant;
@@ -253,6 +281,23 @@ done:
     if (status != CLATTN_OK && problem)
         *problem = (cla_problem){0};
     return status;
+}
+
+clattn_status cla_problem_init(cla_problem *problem, const clattn_attention_args *args) {
+    return args ? init(problem, args, NULL) : cla_error(CLATTN_E_ARGUMENT, "attention: args is NULL");
+}
+
+clattn_status cla_problem_init_backward(cla_problem *problem, const clattn_attention_backward_args *args) {
+    if (!args)
+        return cla_error(CLATTN_E_ARGUMENT, "attention_backward: args is NULL");
+    clattn_attention_args forward = args->forward; /* without its other results */
+    forward.lse = forward.weights = forward.column_sums = forward.entropy = (clattn_tensor){0};
+    forward.weights_form = CLATTN_WEIGHTS_SOFTMAX;
+    forward.weights_mean = false;
+    forward.weights_queries = forward.weights_heads = NULL;
+    forward.weights_query_count = forward.weights_head_count = 0;
+    forward.self_check = 0;
+    return init(problem, &forward, args);
 }
 
 void cla_problem_free(cla_problem *problem) {

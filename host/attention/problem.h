@@ -4,7 +4,7 @@
 #ifndef CLA_PROBLEM_H
 #define CLA_PROBLEM_H
 
-#include <clattn/attention.h>
+#include <clattn/backward.h>
 #include <stddef.h>
 
 /* Kernels count rows and columns in int, with room for a tile past the end. */
@@ -27,6 +27,11 @@ typedef struct cla_problem {
     clattn_tensor lse, entropy; /* [1 (stride 0), B, H, N]: rank 4 too, axes 1 to 3 */
     clattn_tensor column_sums;  /* [1 (stride 0), B, H, M], the same */
     clattn_tensor sinks;        /* [1, 1, 1, H] */
+    clattn_tensor state;        /* [B, H, N, 2], last stride 1; an input of the backward pass */
+    /* Of the backward pass. d_bias [B|1, H|1, N|1, M|1], strides of broadcast axes are 0; with short_masks it may have
+     * fewer columns than M, and a single one that is none of all keys has stride 1. d_sinks [1, 1, 1, H]. */
+    clattn_tensor d_o, d_q, d_k, d_v, d_bias, d_sinks;
+    bool backward; /* o and state are inputs, outputs are gradients */
     clattn_weights_form form;
     bool mean; /* weights are averaged over the heads */
     bool causal, windowed;
@@ -36,6 +41,8 @@ typedef struct cla_problem {
     int64_t *form_queries, *form_heads; /* which rows of weights there are: owned, or NULL for all */
     int64_t row_count, head_count;      /* rows and heads that weights are of */
     double scale, softcap;
+    double dropout;                   /* p; 0: none */
+    uint64_t dropout_key;             /* of Philox, from seed and offset */
     int64_t left, right;              /* of the window, at most 2^32 */
     cla_batch *batches;               /* [B], owned; NULL where neither interval masks nor ALiBi need it */
     float *slopes;                    /* [H], owned, or NULL */
@@ -51,10 +58,12 @@ typedef struct cla_problem {
 } cla_problem;
 
 /* Its tensors, in one order, by name. */
-enum { CLA_TENSORS = 12 };
+enum { CLA_TENSORS = 19 };
+typedef enum cla_written { CLA_NEVER, CLA_FORWARD, CLA_BACKWARD } cla_written;
 typedef struct cla_tensor_field {
     const char *name;
-    size_t offset; /* of the field */
+    size_t offset;       /* of the field */
+    cla_written written; /* in which pass; in the other it is read */
 } cla_tensor_field;
 extern const cla_tensor_field cla_tensor_fields[CLA_TENSORS];
 static inline clattn_tensor *cla_tensor_of(cla_problem *p, int i) {
@@ -64,8 +73,14 @@ static inline const clattn_tensor *cla_tensor_read(const cla_problem *p, int i) 
     return (const clattn_tensor *)(const void *)((const char *)p + cla_tensor_fields[i].offset);
 }
 
+/* Whether a pass writes tensor i. */
+static inline bool cla_tensor_written(const cla_problem *p, int i) {
+    return cla_tensor_fields[i].written == (p->backward ? CLA_BACKWARD : CLA_FORWARD);
+}
+
 /* On failure *problem is empty and needs no free. */
 clattn_status cla_problem_init(cla_problem *problem, const clattn_attention_args *args);
+clattn_status cla_problem_init_backward(cla_problem *problem, const clattn_attention_backward_args *args);
 void cla_problem_free(cla_problem *problem);
 
 /* Keys [*lo, *hi) that the interval masks let query i of batch b see; lo = hi = 0 when there are none. */

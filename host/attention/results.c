@@ -19,11 +19,12 @@ static clattn_status check_output(const clattn_tensor *t, const char *name) {
 
 /* No output may lie over an input or another output: kernels read inputs after they have begun to write. */
 static clattn_status check_apart(const clattn_attention_args *a) {
-    enum { OUTPUTS = 5, TENSORS = 12 };
-    static const char *const names[TENSORS] = {"o", "lse", "weights", "column_sums", "entropy", "q",
+    enum { OUTPUTS = 6, TENSORS = 13 };
+    static const char *const names[TENSORS] = {"o", "lse", "weights", "column_sums", "entropy", "state", "q",
                                                "k", "v",   "keep",    "drop",        "bias",    "sinks"};
-    const clattn_tensor *const all[TENSORS] = {&a->o, &a->lse, &a->weights, &a->column_sums, &a->entropy, &a->q,
-                                               &a->k, &a->v,   &a->keep,    &a->drop,        &a->bias,    &a->sinks};
+    const clattn_tensor *const all[TENSORS] = {&a->o,     &a->lse,  &a->weights, &a->column_sums, &a->entropy,
+                                               &a->state, &a->q,    &a->k,       &a->v,           &a->keep,
+                                               &a->drop,  &a->bias, &a->sinks};
     for (int i = 0; i < OUTPUTS; i++)
         for (int j = i + 1; j < TENSORS; j++)
             if (cla_view_meets(all[i], all[j]))
@@ -109,6 +110,13 @@ done:
     return status;
 }
 
+clattn_status cla_state_check(const cla_problem *p) {
+    if (!cla_present(&p->state) || p->state.stride[3] == 1)
+        return CLATTN_OK;
+    return cla_error(CLATTN_E_SHAPE, "state: has a last stride of %lld; its two numbers lie side by side",
+                     (long long)p->state.stride[3]);
+}
+
 clattn_status cla_results_take(cla_problem *p, const clattn_attention_args *args) {
     clattn_status status = CLATTN_OK;
     const int64_t batches = p->ragged ? 1 : p->B, rows[4] = {1, batches, p->H, p->q.shape[2]};
@@ -116,15 +124,18 @@ clattn_status cla_results_take(cla_problem *p, const clattn_attention_args *args
     CLA_CHECK(!cla_present(&args->column_sums) || !p->ragged || !p->page_size, CLATTN_E_UNSUPPORTED,
               "column_sums: of sequences whose keys lie in pages are not supported; give the queries as [B, H, N, D], "
               "or the keys in one piece");
+    const int64_t state[4] = {batches, p->H, p->q.shape[2], 2};
     CLA_TRY(check_output(&args->o, "o"));
     CLA_TRY(take_form(p, args));
     const int64_t weights[4] = {p->B, p->mean ? 1 : p->head_count, p->row_count, p->M};
     CLA_TRY(take_output(&args->weights, "weights", p, 0, weights, &p->weights));
+    CLA_TRY(take_output(&args->state, "state", p, 0, state, &p->state));
+    CLA_TRY(cla_state_check(p));
     CLA_TRY(take_output(&args->lse, "lse", p, 1, rows, &p->lse));
     CLA_TRY(take_output(&args->entropy, "entropy", p, 1, rows, &p->entropy));
     CLA_TRY(take_output(&args->column_sums, "column_sums", p, 1, columns, &p->column_sums));
     if (p->ragged)
-        p->lse.stride[1] = p->entropy.stride[1] = p->column_sums.stride[1] = 0;
+        p->state.stride[0] = p->lse.stride[1] = p->entropy.stride[1] = p->column_sums.stride[1] = 0;
     CLA_TRY(check_apart(args));
 done:
     return status;

@@ -38,11 +38,11 @@ void cla_class_key(const cla_problem *p, const char *what, char key[CLA_CLASS_KE
     else
         snprintf(types, sizeof types, "%s/%s/%s/%s", clattn_dtype_name(p->q.dtype), clattn_dtype_name(p->k.dtype),
                  clattn_dtype_name(p->v.dtype), clattn_dtype_name(p->o.dtype));
-    snprintf(key, CLA_CLASS_KEY, "%s %s d%lld v%lld q%lld k%lld heads%lld group%lld%s%s%s%s%s%s", what, types,
+    snprintf(key, CLA_CLASS_KEY, "%s %s d%lld v%lld q%lld k%lld heads%lld group%lld%s%s%s%s%s%s%s", what, types,
              dims(p->D), dims(p->Dv), power_of_two(p->N), power_of_two(p->M), power_of_two(p->B * p->H),
              (long long)p->group, p->causal ? " causal" : "", p->windowed ? " window" : "",
              p->interval && !p->causal && !p->windowed ? " lengths" : "", p->score ? " score" : "",
-             p->ragged ? " varlen" : "", p->page_size ? " pages" : "");
+             p->ragged ? " varlen" : "", p->page_size ? " pages" : "", p->backward ? " backward" : "");
 }
 
 /* Whether plans of this problem may follow the record: bits that may depend on nothing else may not on sizes either. */

@@ -51,11 +51,20 @@ void cla_softmax_destroy(cla_softmax *softmax) {
 
 clattn_status cla_softmax_rows(clattn_context *context, const cla_softmax *softmax, const cla_softmax_buffers *b,
                                const cla_softmax_args *a, int64_t rows) {
-    const cla_arg args[] = {CLA_ARG_BUFFER(b->scratch),    CLA_ARG_BUFFER(b->weights), CLA_ARG_BUFFER(b->lse),
-                            CLA_ARG_BUFFER(b->spans),      CLA_ARG_BUFFER(b->keep),    CLA_ARG_BUFFER(b->drop),
-                            CLA_ARG_BUFFER(b->bias),       CLA_ARG_BUFFER(b->slopes),  CLA_ARG_BUFFER(b->q_segments),
-                            CLA_ARG_BUFFER(b->k_segments), CLA_ARG_BUFFER(b->sinks),   CLA_ARG_VALUE(*a)};
-    return cla_launch(context, softmax->rows, rows, args, 12);
+    const cla_arg args[] = {CLA_ARG_BUFFER(b->scratch),
+                            CLA_ARG_BUFFER(b->weights),
+                            CLA_ARG_BUFFER(b->lse),
+                            CLA_ARG_BUFFER(b->state),
+                            CLA_ARG_BUFFER(b->spans),
+                            CLA_ARG_BUFFER(b->keep),
+                            CLA_ARG_BUFFER(b->drop),
+                            CLA_ARG_BUFFER(b->bias),
+                            CLA_ARG_BUFFER(b->slopes),
+                            CLA_ARG_BUFFER(b->q_segments),
+                            CLA_ARG_BUFFER(b->k_segments),
+                            CLA_ARG_BUFFER(b->sinks),
+                            CLA_ARG_VALUE(*a)};
+    return cla_launch(context, softmax->rows, rows, args, 13);
 }
 
 clattn_status cla_softmax_values(clattn_context *context, const cla_softmax *softmax, const cla_softmax_buffers *b,

@@ -24,12 +24,12 @@ void cla_softmax_destroy(cla_softmax *softmax); /* takes a zeroed one */
 typedef struct cla_softmax_buffers {
     clattn_buffer *scratch;
     const clattn_buffer *v, *spans, *keep, *drop, *bias, *slopes, *q_segments, *k_segments, *sinks; /* absent: NULL */
-    clattn_buffer *o, *lse, *weights;
+    clattn_buffer *o, *lse, *state, *weights;
 } cla_softmax_buffers;
 
 /* Rows of scores to weights:
  *   w[b,h,i,j] = power * exp(s - m_i), s = cap(scale * x[b,h,i,j]) + added, m_i = max_j s; excluded: -0.0
- * with their sums; the caller's weights divided by them, LSE too. A row that sees no key has the sum 0. */
+ * with their sums; the caller's weights divided by them, LSE and state too. A row that sees no key has the sum 0. */
 clattn_status cla_softmax_rows(clattn_context *context, const cla_softmax *softmax, const cla_softmax_buffers *buffers,
                                const cla_softmax_args *args, int64_t rows);
 /* Finite values, the others as 0, with a flag for each block of keys. heads: in all batches of the chunk. */

@@ -5,7 +5,7 @@
 
 #include <clattn/tensor.h>
 
-enum { CLA_STAGED = 12 }; /* tensors of a call */
+enum { CLA_STAGED = 20 }; /* tensors of a call */
 
 /* A stretch of host memory that one or more tensors lie in. Overlapping stretches are one: two buffers over the same
  * bytes would be undefined. */

@@ -3,6 +3,7 @@
 #ifndef CLA_REF_ATTENTION_H
 #define CLA_REF_ATTENTION_H
 
+#include "base/dropout.h"
 #include <clattn/tensor.h>
 
 /* What the interval masks are made of, for one batch or sequence. */
@@ -14,11 +15,13 @@ typedef struct cla_ref_batch {
 enum { CLA_REF_SOFTMAX, CLA_REF_SCALED, CLA_REF_CAPPED, CLA_REF_MASKED };
 
 /* Tensors of rank 4 with host storage at `host` + offset, or rank 0; lse and entropy are [1, B, H, N], column_sums
- * [1, B, H, M], sinks [1, 1, 1, H]. Checked by the caller. */
+ * [1, B, H, M], sinks [1, 1, 1, H], state [B, H, N, 2]. Gradients as in attention/problem.h. Checked by the caller. */
 typedef struct cla_ref_attention {
     int64_t B, H, Hk, N, M, D, Dv;
-    clattn_tensor q, k, v, o, lse, weights, column_sums, entropy, keep, drop, bias, sinks;
+    clattn_tensor q, k, v, o, lse, state, weights, column_sums, entropy, keep, drop, bias, sinks;
+    clattn_tensor d_o, d_q, d_k, d_v, d_bias, d_sinks;
     double scale, softcap;
+    cla_dropout dropout;           /* bound 0: none */
     bool causal, windowed, ragged; /* ragged: a batch has no rows after its queries */
     int64_t left, right;
     const cla_ref_batch *batches;           /* [B] or NULL: everything from 0, of full length */
@@ -35,5 +38,8 @@ typedef struct cla_ref_attention {
 /* Sums in double, or in long double. Errors: CLATTN_E_MEMORY. */
 clattn_status cla_ref_attention_double(const cla_ref_attention *a);
 clattn_status cla_ref_attention_long_double(const cla_ref_attention *a);
+/* The gradients, from Q, K and V alone: neither O nor state is read. */
+clattn_status cla_ref_gradients_double(const cla_ref_attention *a);
+clattn_status cla_ref_gradients_long_double(const cla_ref_attention *a);
 
 #endif

@@ -78,7 +78,7 @@ static SUM masked_score(const cla_ref_attention *a, const cla_ref_batch *batch, 
 /* What a row of weights is divided by, and its logarithm. */
 typedef struct {
     SUM m, l;
-    bool any; /* a key, or a sink */
+    bool any, seen; /* a key or a sink; a key */
 } row_sum;
 
 /* s[j] = exp(score - m), -1 where excluded, for the keys of the batch; entropy may be NULL. */
@@ -97,21 +97,25 @@ static row_sum weigh(const cla_ref_attention *a, const cla_ref_batch *batch, int
     if (sink != (SUM)-INFINITY)
         r.l = EXP(sink - r.m);
     SUM spread = 0, sum = 0; /* of exp(s - m) (m - s), and of exp(s - m) */
-    bool seen = false;
     for (int64_t j = 0; j < batch->keys; j++)
         if (s[j] == (SUM)-INFINITY) {
             s[j] = -1;
         } else {
             const SUM e = EXP(s[j] - r.m);
-            seen = true;
+            r.seen = true;
             spread += e == 0 ? 0 : e * (r.m - s[j]);
             sum += e;
             s[j] = e;
             r.l += e;
         }
     if (entropy)
-        *entropy = !seen ? 0 : (sum * LOG(r.l) + spread) / r.l;
+        *entropy = !r.seen ? 0 : (sum * LOG(r.l) + spread) / r.l;
     return r;
+}
+
+/* What dropout multiplies a weight by. */
+static SUM kept(const cla_ref_attention *a, int64_t b, int64_t h, int64_t i, int64_t j) {
+    return a->dropout.bound ? (SUM)cla_dropout_factor(&a->dropout, b, h, i, j) : 1;
 }
 
 /* One query: its weights, then O, LSE and entropy. */
@@ -122,13 +126,17 @@ static void one_query(const cla_ref_attention *a, const cla_ref_batch *batch, in
     for (int64_t d = 0; d < a->Dv; d++)
         o[d] = 0;
     for (int64_t j = 0; j < batch->keys; j++)
-        if (s[j] != -1)
+        if (s[j] != -1) {
+            const SUM weight = s[j] / r.l * kept(a, b, h, i, j);
             for (int64_t d = 0; d < a->Dv; d++)
-                o[d] += s[j] / r.l * load_key(a, &a->v, b, h, batch->k_row + j, d);
+                o[d] += weight * load_key(a, &a->v, b, h, batch->k_row + j, d);
+        }
     for (int64_t d = 0; d < a->Dv; d++)
         store(&a->o, b, h, batch->q_row + i, d, o[d]);
     if (a->lse.rank) /* -inf where no key is seen and there is no sink */
         store(&a->lse, 0, b, h, batch->q_row + i, r.any ? r.m + LOG(r.l) : (SUM)-INFINITY);
+    for (int64_t d = 0; d < 2 && a->state.rank; d++)
+        store(&a->state, b, h, batch->q_row + i, d, !r.seen ? 0 : d == 0 ? r.m : 1 / r.l);
     if (a->entropy.rank)
         store(&a->entropy, 0, b, h, batch->q_row + i, entropy);
 }

@@ -9,6 +9,10 @@ double cla_load_element(const void *p, clattn_dtype dtype, int64_t i);
 /* Rounds to nearest even, saturates integers. Not for quantised types. */
 void cla_store_element(void *p, clattn_dtype dtype, int64_t i, double x);
 
+static inline bool cla_is_float(clattn_dtype dtype) {
+    return dtype == CLATTN_F32 || dtype == CLATTN_F64 || dtype == CLATTN_F16 || dtype == CLATTN_BF16;
+}
+
 enum { CLA_BLOCK = 32 }; /* elements of a block of every quantised type */
 static inline bool cla_is_quantised(clattn_dtype dtype) {
     return dtype == CLATTN_Q8_0 || dtype == CLATTN_Q4_0 || dtype == CLATTN_Q4_1;

@@ -42,8 +42,12 @@ typedef struct clattn_attention_args {
     clattn_tensor v; /* [B, Hk, M, Dv] */
     clattn_tensor o; /* out [B, H, N, Dv] */
 
-    clattn_tensor lse;     /* out, optional [B, H, N]: natural log of the row's sum, -inf for a row that sees no key */
-    clattn_tensor weights; /* out, optional [B, H, N, M]: P, or what the options below say */
+    clattn_tensor lse; /* out, optional [B, H, N]: natural log of the row's sum, -inf for a row that sees no key */
+    /* Out, optional [B, H, N, 2], last stride 1, type of the sums: for the backward pass (clattn/backward.h) the row's
+     * maximum m and 1 / l, P = exp(s - m) / l; zeros for a row that sees no key. Two numbers, since the rounding of LSE
+     * would be a relative error of P. */
+    clattn_tensor state;
+    clattn_tensor weights;     /* out, optional [B, H, N, M]: P, or what the options below say */
     clattn_tensor column_sums; /* out, optional [B, H, M]: sum over the queries of P; N = 0 leaves it as it is */
     clattn_tensor entropy;     /* out, optional [B, H, N]: -sum over the keys of P ln P; 0 for a row that sees no key */
 
@@ -72,6 +76,13 @@ typedef struct clattn_attention_args {
     double softcap;            /* 0: none; applied to the scaled scores, before ALiBi, bias and masks */
     const float *alibi_slopes; /* host array [H], NULL: none; see clattn_alibi_slopes */
     clattn_tensor sinks;       /* optional [H], type of the sums: a logit in the row's sum, without a value */
+
+    /* Each weight is dropped with probability p in [0, 1), others are multiplied by 1 / (1 - p); 0: none. Which are,
+     * say seed, offset (one for each step of training) and (b, h, i, j): the same on every device, forward and
+     * backward. LSE, state, weights and what is made of them are those before. Philox4x32-10, whose four words are keys
+     * j to j + 3. */
+    double dropout;
+    uint64_t dropout_seed, dropout_offset;
 
     const int64_t *query_lengths;  /* host array [B], NULL = N: queries from query_lengths[b] on see no key */
     const int64_t *prefix_lengths; /* host array [B], with causal: keys j < prefix_lengths[b] are seen by all queries */
@@ -113,7 +124,8 @@ typedef struct clattn_attention_args {
  * it returns when the result is there, else when the work is enqueued.
  * Shapes   those of clattn_attention_args. An output may not lie over an input or another output.
  * Dtypes   q, k, v, o, bias: f32, f16, bf16, each its own, with sums in f32; or f64 among them, with sums in f64 where
- *          the device has it. k and v also q8_0 and q4_0. lse, weights, column_sums and entropy: the type of the sums.
+ *          the device has it. k and v also q8_0 and q4_0. lse, state, weights, column_sums and entropy: the type of the
+ *          sums.
  * Special  a query that sees no key: O = 0, P = 0, LSE = -inf. NaN under a mask stays hidden. A sink is in the sum that
  *          P is divided by, and is no key of its own.
  * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT, CLATTN_E_UNSUPPORTED, CLATTN_E_LIMIT, CLATTN_E_VERIFY

@@ -4,6 +4,7 @@
 #define CLATTN_CLATTN_H
 
 #include <clattn/attention.h>
+#include <clattn/backward.h>
 #include <clattn/cache.h>
 #include <clattn/context.h>
 #include <clattn/io.h>
