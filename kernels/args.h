@@ -272,6 +272,15 @@ typedef struct cla_pool_args {
     cl_int normalise, pad;
 } cla_pool_args;
 
+/* Random numbers from number `first` of a stream on; see random.cl. Unsigned, all three. */
+typedef struct cla_random_args {
+    cla_axes_tensor y;
+    cla_axes axes;
+    cl_long seed, stream, first;
+    cl_int chunk; /* elements of a work-item */
+    cl_int uniform;
+} cla_random_args;
+
 /* Strided copy or fill over [n0, n1, n2, n3], innermost last. */
 typedef struct cla_copy_args {
     cl_long n0, n1, n2, n3;

@@ -334,6 +334,27 @@ static void check_linear(const char *algorithm, clattn_dtype dtype, tally *t) {
     }
 }
 
+static clattn_status random_of(const char *device, float *x, int64_t n) {
+    clattn_context *context = NULL;
+    clattn_status status = clattn_context_create(device, NULL, &context);
+    if (status == CLATTN_OK)
+        status = clattn_random(context, &(clattn_random_args){.y = clattn_tensor_host(x, CLATTN_F32, 1, &n),
+                                                              .seed = UINT64_C(0x123456789abcdef),
+                                                              .stream = UINT64_C(0xfedcba987654321),
+                                                              .first = ((uint64_t)1 << 34) - 30});
+    clattn_context_destroy(context);
+    return status;
+}
+
+static void check_random(tally *t) {
+    enum { N = 201 };
+    float got[N], right[N];
+    const bool same = random_of("opencl", got, N) == CLATTN_OK && random_of("cpu", right, N) == CLATTN_OK &&
+                      memcmp(got, right, sizeof got) == 0;
+    count(t, same, "the bits of random numbers");
+    take_log(t);
+}
+
 /* What measures the device: a sample of multiply-adds. Reading is left out: Oclgrind takes memory that
  * clEnqueueFillBuffer wrote for uninitialised. */
 static void check_meter(clattn_context *context, tally *t) {
@@ -407,6 +428,7 @@ int main(int argc, char **argv) {
     printf("device: %s\n", info.name);
     check_type(context, CLATTN_F32, argc, argv, &t);
     check_meter(context, &t);
+    check_random(&t);
     if (info.has_f64)
         check_type(context, CLATTN_F64, argc, argv, &t);
     clattn_context_destroy(context);

@@ -35,6 +35,8 @@ keys=(
     "pointwise.cl LANES=4 STAGED=1 WG=64"
     "tokens.cl LANES=16 STAGED=1 WG=1"
     "tokens.cl LANES=4 STAGED=1 WG=64"
+    "random.cl LANES=16 STAGED=0 WG=1"
+    "random.cl LANES=4 STAGED=1 WG=64"
     "weights.cl LANES=16 STAGED=1 WG=1 TQ=48 TK=64 DS=64 RQ=6 RV=4 HINT="
     "weights.cl LANES=4 STAGED=1 WG=64 TQ=32 TK=32 DS=32 RQ=4 RV=1 HINT="
     "weights.cl LANES=4 STAGED=1 WG=1 TQ=12 TK=32 DS=16 RQ=6 RV=2 HINT="
@@ -68,6 +70,7 @@ helper_of() { # FILE: the .clh files before it, as the host's key names it
     attention_split.cl | weights.cl) echo lanes.clh ;;
     linear.cl | gemv.cl | linear_parts.cl) echo lanes.clh act.clh linear.clh ;;
     rows.cl | tokens.cl) echo lanes.clh axes.clh ;;
+    random.cl) echo lanes.clh axes.clh philox.clh normal.h ;;
     pointwise.cl) echo lanes.clh axes.clh act.clh ;;
     esac
 }

@@ -12,7 +12,7 @@
 
 /* Text that every program starts with, in this order. */
 static const char *const preludes[] = {"args.h", "real.clh", "reduce.clh", "mask.clh"};
-enum { PRELUDES = sizeof preludes / sizeof *preludes, OWN_FILES = 4, MOST_FILES = PRELUDES + OWN_FILES };
+enum { PRELUDES = sizeof preludes / sizeof *preludes, OWN_FILES = 5, MOST_FILES = PRELUDES + OWN_FILES };
 
 /* A program's text: for each file a #line, then the file. */
 typedef struct program_text {
@@ -103,7 +103,8 @@ done:
 
 /* The files of a program's text, in their order. */
 static int names_of(const cla_key *key, const char *names[MOST_FILES]) {
-    const char *const own[OWN_FILES] = {key->helper, key->more_helpers[0], key->more_helpers[1], key->file};
+    const char *const own[OWN_FILES] = {key->helper, key->more_helpers[0], key->more_helpers[1], key->more_helpers[2],
+                                        key->file};
     int files = 0;
     for (int i = 0; i < PRELUDES; i++)
         names[files++] = preludes[i];

@@ -18,7 +18,7 @@ typedef struct cla_key {
     const char *file;            /* "attention_lanes.cl" */
     const char *kernel;          /* "attention_lanes" */
     const char *helper;          /* "lanes.clh", compiled before the file; NULL: none. Fixed by the file */
-    const char *more_helpers[2]; /* after it; NULL: none */
+    const char *more_helpers[3]; /* after it; NULL: none */
     char options[1000];
     size_t length;
     bool failed; /* the options did not fit: cla_kernel_create refuses the key */

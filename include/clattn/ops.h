@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layers around attention: linear layers and so matrix products, norms, activations, sums, softmax on any axis, look-up
- * of embeddings, mean pooling and sinusoidal positions.
+ * of embeddings, mean pooling, sinusoidal positions and random numbers.
  *
  * Letters: B batch, N rows (of linear layers: columns of the result), E model dim, V rows of a table; M rows and K
  * terms of a sum of linear layers.
@@ -162,6 +162,26 @@ typedef struct clattn_positions_args {
  * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT (start, base), and the device's.
  * Source   Vaswani et al. 2017, 3.5. */
 CLATTN_API clattn_status clattn_positions(clattn_context *context, const clattn_positions_args *args);
+
+typedef enum clattn_distribution {
+    CLATTN_DISTRIBUTION_NORMAL = 0, /* N(0, 1) */
+    CLATTN_DISTRIBUTION_UNIFORM     /* [0, 1), multiples of 2^-24 */
+} clattn_distribution;
+
+/* Each seed has 2^64 streams of 2^64 numbers. */
+typedef struct clattn_random_args {
+    clattn_tensor y; /* out */
+    clattn_distribution distribution;
+    uint64_t seed, stream;
+    uint64_t first; /* the number of y's first element in the stream; the others follow in the order of the axes */
+} clattn_random_args;
+
+/* y = random numbers by their place: number n of a stream depends on seed, stream and n alone, so that parts can be
+ * made in any order, and has the same bits on every device, `cpu` too. Dtypes   the numbers are those of f32,
+ * converted. Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT (distribution), CLATTN_E_UNSUPPORTED (f64
+ * without cl_khr_fp64), and the device's. Source   Salmon et al. 2011 (Philox4x32-10, counter n / 4 and stream, key
+ * seed); Box & Muller 1958. */
+CLATTN_API clattn_status clattn_random(clattn_context *context, const clattn_random_args *args);
 
 typedef struct clattn_softmax_args {
     clattn_tensor x;
