@@ -83,6 +83,8 @@ clattn_array *cla_study_input(cla_study *study, const char *name);
 clattn_array *cla_study_stored(cla_study *study, const char *name);
 /* Zeros. */
 clattn_array *cla_study_new(cla_study *study, clattn_dtype dtype, int rank, const int64_t *shape);
+/* Numbers of N(0, 1), of the study's seed and this stream, drawn on the device. false: a line was printed. */
+bool cla_study_draw(cla_study *study, uint64_t stream, clattn_array *array);
 
 /* A view of rank 4: axes of 1 in front. */
 clattn_tensor cla_study_view(const clattn_array *array);

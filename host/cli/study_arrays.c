@@ -3,6 +3,7 @@
 #include "args.h"
 #include "study.h"
 #include "study_data.h"
+#include <clattn/ops.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -28,6 +29,14 @@ clattn_array *cla_study_new(cla_study *study, clattn_dtype dtype, int rank, cons
     if (status != CLATTN_OK)
         cla_study_fail(study, status);
     return status == CLATTN_OK ? a : NULL;
+}
+
+bool cla_study_draw(cla_study *study, uint64_t stream, clattn_array *array) {
+    const clattn_random_args args = {.y = clattn_array_tensor(array), .seed = study->seed, .stream = stream};
+    const clattn_status status = clattn_random(study->context, &args);
+    if (status != CLATTN_OK)
+        cla_study_fail(study, status);
+    return status == CLATTN_OK;
 }
 
 static bool is_float(clattn_dtype dtype) { return dtype == CLATTN_F64 || dtype == CLATTN_F32; }

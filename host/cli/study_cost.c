@@ -7,12 +7,13 @@
 #include "bench_sweep.h"
 #include "job.h"
 #include "study.h"
+#include <clattn/ops.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ARTICLE_SIZES = 4, HEAD_DIM = 64, RUNS = 5 }; /* the article goes up to 4096 */
+enum { ARTICLE_SIZES = 4, HEAD_DIM = 64, RUNS = 5, GUARD = 64 }; /* the article goes up to 4096 */
 #define PROBLEM "d64"
 #define SWEEP "n=512:262144"
 #define UNHURRIED_SECONDS 600.0 /* of the article's sizes none is cut */
@@ -206,24 +207,79 @@ static void add_row(cla_study *s, const struct cla_cost *c, size_t size) {
 
 /* ---- figures ---- */
 
+/* What a call wrote of a matrix that was full of NaN, and what the device holds for it. */
+typedef struct matrix {
+    clattn_buffer *in, *out, *weights;
+    float *numbers;
+    double entries, mib;
+} matrix;
+
+static void free_matrix(matrix *m) {
+    clattn_buffer_destroy(m->in);
+    clattn_buffer_destroy(m->out);
+    clattn_buffer_destroy(m->weights);
+    free(m->numbers);
+}
+
+static clattn_status make_matrix(const cla_study *s, int64_t n, matrix *m) {
+    const size_t row_bytes = clattn_dtype_bytes(CLATTN_F32, (size_t)n * HEAD_DIM);
+    uint64_t before = 0, after = 0, peak;
+    *m = (matrix){.numbers = malloc(((size_t)(n * n) + GUARD) * sizeof *m->numbers)};
+    clattn_status status = m->numbers ? clattn_buffer_create(s->context, row_bytes, &m->in) : CLATTN_E_MEMORY;
+    if (status == CLATTN_OK)
+        status = clattn_buffer_create(s->context, row_bytes, &m->out);
+    clattn_context_memory(s->context, &before, &peak);
+    if (status == CLATTN_OK)
+        status = clattn_buffer_create(s->context, clattn_dtype_bytes(CLATTN_F32, (size_t)(n * n) + GUARD), &m->weights);
+    clattn_context_memory(s->context, &after, &peak);
+    m->mib = (double)(after - before - GUARD * sizeof(float)) / 0x1p20;
+    for (int64_t i = 0; i < n * n + GUARD && status == CLATTN_OK; i++)
+        m->numbers[i] = NAN;
+    return status == CLATTN_OK ? clattn_buffer_upload(m->weights, 0, m->numbers, clattn_buffer_bytes(m->weights))
+                               : status;
+}
+
+static clattn_status write_matrix(const cla_study *s, int64_t n, matrix *m) {
+    const int64_t rows[] = {1, 1, n, HEAD_DIM}, square[] = {1, 1, n, n};
+    const clattn_tensor x = clattn_tensor_buffer(m->in, CLATTN_F32, 4, rows);
+    const clattn_attention_args args = {.q = x,
+                                        .k = x,
+                                        .v = x,
+                                        .o = clattn_tensor_buffer(m->out, CLATTN_F32, 4, rows),
+                                        .weights = clattn_tensor_buffer(m->weights, CLATTN_F32, 4, square)};
+    clattn_status status = clattn_random(s->context, &(clattn_random_args){.y = x, .seed = s->seed});
+    if (status == CLATTN_OK)
+        status = clattn_attention(s->context, &args);
+    if (status == CLATTN_OK)
+        status = clattn_buffer_download(m->weights, 0, m->numbers, clattn_buffer_bytes(m->weights));
+    for (int64_t i = 0; i < n * n + GUARD && status == CLATTN_OK; i++)
+        m->entries += !isnan(m->numbers[i]);
+    return status;
+}
+
 /* The score matrix as the call gives it out on request. */
-static void judge_matrix(cla_study *s, const struct cla_cost *c) {
+static int judge_matrix(cla_study *s, const struct cla_cost *c) {
     static const double entries[ARTICLE_SIZES] = {262144, 1048576, 4194304, 16777216};
     static const char *const texts[ARTICLE_SIZES] = {"262144", "1048576", "4194304", "16777216"},
                              *const mib[ARTICLE_SIZES] = {"1", "4", "16", "64"};
     for (size_t i = 0; i < ARTICLE_SIZES && i < c->sizes; i++) {
-        const int64_t n = c->bench.problems[i].size, shape[] = {1, 1, n, n};
-        const clattn_tensor matrix = clattn_tensor_host(NULL, CLATTN_F32, 4, shape);
-        const int64_t count = clattn_tensor_elements(&matrix);
-        const double bytes = (double)clattn_dtype_bytes(CLATTN_F32, (size_t)count);
+        const int64_t n = c->bench.problems[i].size;
+        matrix m;
+        clattn_status status = make_matrix(s, n, &m);
+        if (status == CLATTN_OK)
+            status = write_matrix(s, n, &m);
+        free_matrix(&m);
+        if (status != CLATTN_OK)
+            return cla_study_fail(s, status);
         char name[96];
-        snprintf(name, sizeof name, "n %lld: entries of the score matrix", (long long)n);
-        cla_study_figure(s, name, texts[i], entries[i], (double)count, 0);
-        snprintf(name, sizeof name, "n %lld: MiB of the score matrix", (long long)n);
-        cla_study_figure(s, name, mib[i], strtod(mib[i], NULL), bytes / 0x1p20, 0);
+        snprintf(name, sizeof name, "n %lld: entries of the score matrix that are written", (long long)n);
+        cla_study_figure(s, name, texts[i], entries[i], m.entries, 0);
+        snprintf(name, sizeof name, "n %lld: MiB of the score matrix on the device", (long long)n);
+        cla_study_figure(s, name, mib[i], strtod(mib[i], NULL), m.mib, 0);
         if (i + 1 == ARTICLE_SIZES)
-            cla_study_figure(s, "n 4096: GiB for 8 heads and 6 layers", "3", 3, 8 * 6 * bytes / 0x1p30, 0);
+            cla_study_figure(s, "n 4096: GiB for 8 heads and 6 layers", "3", 3, 8 * 6 * m.mib / 0x1p10, 0);
     }
+    return CLA_EXIT_OK;
 }
 
 /* Beside the four tensors. */
@@ -252,8 +308,12 @@ static void judge_times(cla_study *s, const struct cla_cost *c) {
     cla_study_figure(s, name, "about 4", 4, pow(end->mean_ms / first->mean_ms, 1.0 / (double)last), 2);
     if (c->fused == 0)
         return;
-    snprintf(name, sizeof name, "%s: MiB of scratch at 4096, at least", title_of(c, c->matrix).text);
-    cla_study_figure(s, name, NULL, 64, fmin(64, scratch_mib(end)), 0);
+    for (size_t i = 0; i < ARTICLE_SIZES; i++) { /* beside the matrix a copy of the values, and room to round up */
+        const double mib = (double)(1 << 2 * i);
+        snprintf(name, sizeof name, "%s: MiB of scratch at %lld", title_of(c, c->matrix).text,
+                 (long long)c->bench.problems[i].size);
+        cla_study_figure(s, name, NULL, mib, scratch_mib(entry(c, i, c->matrix)), mib / 4);
+    }
     snprintf(name, sizeof name, "%s: MiB of scratch at 4096", title_of(c, c->fused - 1).text);
     cla_study_figure(s, name, NULL, 0, scratch_mib(entry(c, last, c->fused - 1)), 1);
 }
@@ -304,11 +364,10 @@ int cla_study_cost(cla_study *s) {
     c->bench.problem_count = c->sizes;
     print_operations(c);
     cla_bench_print_crossovers(&c->bench);
-    judge_matrix(s, c);
     judge_operations(s, c);
     if (c->sizes >= ARTICLE_SIZES)
         judge_times(s, c);
-    return CLA_EXIT_OK;
+    return judge_matrix(s, c);
 }
 
 int cla_study_plot_cost(const cla_study *s, const char *path) { return cla_bench_plot(&s->cost->bench, path); }

@@ -4,7 +4,6 @@
 #include "args.h"
 #include "layer_tensors.h"
 #include "progress.h"
-#include "study_random.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,10 +14,11 @@ static bool draw(cla_study *s, cla_model *m) {
     static const char *const stacks[] = {"encoder", "decoder"};
     m->weights = calloc(1, sizeof *m->weights);
     m->table = cla_study_new(s, CLATTN_F32, 2, (const int64_t[]){CLA_MODEL_VOCABULARY, E});
-    if (!m->weights || !m->table)
+    if (!m->weights)
+        cla_fail(CLA_EXIT_FAILED, "study %s: out of memory", s->name);
+    if (!m->weights || !m->table || !cla_study_draw(s, TABLE_STREAM, m->table))
         return false;
     float *x = m->table->data;
-    cla_random_normals(s->seed, TABLE_STREAM, 0, (size_t)CLA_MODEL_VOCABULARY * E, x);
     for (size_t i = 0; i < (size_t)CLA_MODEL_VOCABULARY * E; i++)
         x[i] *= (float)(1 / sqrt(E));
     for (int decoder = 0; decoder < 2; decoder++)
@@ -40,7 +40,7 @@ int cla_model_open(cla_study *study, cla_model *model) {
     const bool drawn = draw(study, model);
     cla_note_end();
     if (!drawn)
-        return cla_fail(CLA_EXIT_FAILED, "study %s: out of memory for the weights", study->name);
+        return CLA_EXIT_FAILED;
     clattn_status status =
         cla_parameters_upload(study->context, model->weights->named, model->weights->count, &model->parameters);
     if (status == CLATTN_OK)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `scale`: why scores are divided by sqrt(d_k). 4000 trials of one query against 16 keys, all N(0, 1): the spread of
  * the scores, the largest weight and the norm of the softmax's Jacobian diag(p) - p p^T, without and with the scale.
- * Scores and weights come from the device in f32: rounding is far below what chance does in 4000 trials. */
+ * Numbers, scores and weights come from the device, in f32: rounding is far below what chance does in 4000 trials. */
 #include "args.h"
 #include "progress.h"
 #include "study.h"
-#include "study_random.h"
+#include <clattn/ops.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { TRIALS = 4000, KEYS = 16, CHUNK = 1 << 22, FIGURES = 5, DIMS = 5 };
 
@@ -82,45 +83,76 @@ static void add_weights(const float *weights, size_t rows, double *largest, doub
     }
 }
 
-/* The arrays of one d_k. */
+/* What the trials of one d_k lie in: all on the device but the weights. */
 typedef struct trials {
     int64_t d_k, chunk;
-    clattn_array *q, *k, *v, *o, *weights;
+    clattn_buffer *q, *k, *o, *weights;
+    float *numbers; /* of the weights */
 } trials;
 
-static bool make(cla_study *s, int64_t d_k, trials *t) {
+static void free_trials(trials *t) {
+    clattn_buffer_destroy(t->q);
+    clattn_buffer_destroy(t->k);
+    clattn_buffer_destroy(t->o);
+    clattn_buffer_destroy(t->weights);
+    free(t->numbers);
+}
+
+static clattn_status make(const cla_study *s, int64_t d_k, trials *t) {
     const int64_t fitting = CHUNK / (KEYS * d_k), chunk = fitting < TRIALS ? fitting : TRIALS;
     *t = (trials){.d_k = d_k, .chunk = chunk};
-    t->q = cla_study_new(s, CLATTN_F32, 4, (const int64_t[]){chunk, 1, 1, d_k});
-    t->k = cla_study_new(s, CLATTN_F32, 4, (const int64_t[]){chunk, 1, KEYS, d_k});
-    t->v = cla_study_new(s, CLATTN_F32, 4, (const int64_t[]){chunk, 1, KEYS, 1});
-    t->o = cla_study_new(s, CLATTN_F32, 4, (const int64_t[]){chunk, 1, 1, 1});
-    t->weights = cla_study_new(s, CLATTN_F32, 4, (const int64_t[]){chunk, 1, 1, KEYS});
-    return t->q && t->k && t->v && t->o && t->weights;
+    t->numbers = malloc((size_t)(chunk * KEYS) * sizeof *t->numbers);
+    clattn_buffer **const buffers[] = {&t->q, &t->k, &t->o, &t->weights};
+    const int64_t rows[] = {d_k, KEYS * d_k, 1, KEYS};
+    clattn_status status = t->numbers ? CLATTN_OK : CLATTN_E_MEMORY;
+    for (int i = 0; i < 4 && status == CLATTN_OK; i++)
+        status =
+            clattn_buffer_create(s->context, clattn_dtype_bytes(CLATTN_F32, (size_t)(chunk * rows[i])), buffers[i]);
+    return status;
+}
+
+static clattn_tensor view(const clattn_buffer *buffer, int64_t trials_of, int64_t rows, int64_t columns) {
+    return clattn_tensor_buffer((clattn_buffer *)buffer, CLATTN_F32, 4, (const int64_t[]){trials_of, 1, rows, columns});
+}
+
+/* On the device, from number `first` of a stream on: the same whatever the chunks. */
+static clattn_status draw(const cla_study *s, uint64_t stream, int64_t first, clattn_tensor y) {
+    return clattn_random(s->context,
+                         &(clattn_random_args){.y = y, .seed = s->seed, .stream = stream, .first = (uint64_t)first});
+}
+
+static clattn_status attend(const cla_study *s, const trials *t, const clattn_attention_args *args) {
+    const clattn_status status = clattn_attention(s->context, args);
+    return status == CLATTN_OK ? clattn_buffer_download(t->weights, 0, t->numbers,
+                                                        clattn_dtype_bytes(CLATTN_F32, (size_t)(t->chunk * KEYS)))
+                               : status;
 }
 
 /* Trials [first, first + count): scores without the scale, weights without it, weights with it. */
 static clattn_status run_chunk(const cla_study *s, const trials *t, int64_t first, int64_t count, sums *total) {
-    const uint64_t stream = 2 * (uint64_t)t->d_k, q_first = (uint64_t)(first * t->d_k);
-    cla_random_normals(s->seed, stream, q_first, (size_t)(count * t->d_k), t->q->data);
-    cla_random_normals(s->seed, stream + 1, q_first * KEYS, (size_t)(count * KEYS * t->d_k), t->k->data);
-    clattn_attention_args args = {.q = clattn_tensor_slice(clattn_array_tensor(t->q), 0, 0, count),
-                                  .k = clattn_tensor_slice(clattn_array_tensor(t->k), 0, 0, count),
-                                  .v = clattn_tensor_slice(clattn_array_tensor(t->v), 0, 0, count),
-                                  .o = clattn_tensor_slice(clattn_array_tensor(t->o), 0, 0, count),
-                                  .weights = clattn_tensor_slice(clattn_array_tensor(t->weights), 0, 0, count),
+    const uint64_t stream = 2 * (uint64_t)t->d_k;
+    const clattn_tensor q = view(t->q, count, 1, t->d_k), k = view(t->k, count, KEYS, t->d_k);
+    clattn_status status = draw(s, stream, first * t->d_k, q);
+    if (status == CLATTN_OK)
+        status = draw(s, stream + 1, first * KEYS * t->d_k, k);
+    clattn_attention_args args = {.q = q,
+                                  .k = k,
+                                  .v = clattn_tensor_slice(k, 3, 0, 1), /* the output is of no interest */
+                                  .o = view(t->o, count, 1, 1),
+                                  .weights = view(t->weights, count, 1, KEYS),
                                   .weights_form = CLATTN_WEIGHTS_SCALED,
                                   .has_scale = true,
                                   .scale = 1};
-    clattn_status status = clattn_attention(s->context, &args);
     if (status == CLATTN_OK)
-        add_scores(t->weights->data, (size_t)(count * KEYS), total);
+        status = attend(s, t, &args);
+    if (status == CLATTN_OK)
+        add_scores(t->numbers, (size_t)(count * KEYS), total);
     for (int scaled = 0; scaled < 2 && status == CLATTN_OK; scaled++) {
         args.weights_form = CLATTN_WEIGHTS_SOFTMAX;
         args.has_scale = !scaled;
-        status = clattn_attention(s->context, &args);
+        status = attend(s, t, &args);
         if (status == CLATTN_OK)
-            add_weights(t->weights->data, (size_t)count, &total->largest[scaled], &total->norm[scaled]);
+            add_weights(t->numbers, (size_t)count, &total->largest[scaled], &total->norm[scaled]);
     }
     return status;
 }
@@ -137,29 +169,33 @@ static void judge(cla_study *s, size_t at, const sums *t) {
     }
 }
 
+/* The trials of one d_k, in chunks; *done counts numbers of a query, for the progress. */
+static clattn_status run_trials(const cla_study *s, int64_t d_k, cla_progress *progress, int64_t *done, int64_t all,
+                                sums *total) {
+    trials t;
+    clattn_status status = make(s, d_k, &t);
+    for (int64_t first = 0; status == CLATTN_OK && first < TRIALS; first += t.chunk) {
+        const int64_t count = first + t.chunk < TRIALS ? t.chunk : TRIALS - first;
+        cla_progress_step(progress, *done, all);
+        status = run_chunk(s, &t, first, count, total);
+        *done += count * d_k;
+    }
+    free_trials(&t);
+    return status;
+}
+
 int cla_study_scale(cla_study *s) {
     cla_progress progress = cla_progress_begin("study scale");
-    int64_t done = 0, total = 0;
-    int exit_status = CLA_EXIT_OK;
+    int64_t done = 0, all = 0;
+    clattn_status status = CLATTN_OK;
     for (size_t i = 0; i < DIMS; i++)
-        total += TRIALS * populations[i].d_k;
-    for (size_t i = 0; i < DIMS && exit_status == CLA_EXIT_OK; i++) {
-        trials t;
-        sums sum = {0};
-        clattn_status status = CLATTN_OK;
-        if (!make(s, populations[i].d_k, &t))
-            exit_status = CLA_EXIT_FAILED;
-        for (int64_t first = 0; exit_status == CLA_EXIT_OK && first < TRIALS; first += t.chunk) {
-            const int64_t count = first + t.chunk < TRIALS ? t.chunk : TRIALS - first;
-            cla_progress_step(&progress, done, total);
-            status = run_chunk(s, &t, first, count, &sum);
-            done += count * t.d_k;
-            if (status != CLATTN_OK)
-                exit_status = cla_study_fail(s, status);
-        }
-        if (exit_status == CLA_EXIT_OK)
-            judge(s, i, &sum);
+        all += TRIALS * populations[i].d_k;
+    for (size_t i = 0; i < DIMS && status == CLATTN_OK; i++) {
+        sums total = {0};
+        status = run_trials(s, populations[i].d_k, &progress, &done, all, &total);
+        if (status == CLATTN_OK)
+            judge(s, i, &total);
     }
     cla_progress_end(&progress);
-    return exit_status;
+    return status == CLATTN_OK ? CLA_EXIT_OK : cla_study_fail(s, status);
 }

@@ -130,6 +130,31 @@ static void judge_changes(cla_study *s, const clattn_array *const ours[2], const
     }
 }
 
+/* Another target at each place in turn, but the last, which is no input: no output up to it may change by a bit, and
+ * every one behind it must. */
+static int judge_places(cla_study *s, const cla_model *m, const int64_t *targets, const clattn_array *memory,
+                        const clattn_array *before) {
+    for (size_t place = 0; place + 1 < TARGET; place++) {
+        int64_t inputs[TARGET], changed[TARGET];
+        char name[96];
+        memcpy(changed, targets, sizeof changed);
+        changed[place] = (changed[place] + 13) % CLA_MODEL_VOCABULARY;
+        shift(changed, inputs);
+        const clattn_array *x = cla_model_embed(s, m, inputs, TARGET), *y = x ? decode(s, m, x, memory) : NULL;
+        if (!y)
+            return CLA_EXIT_FAILED;
+        const size_t first = place + 1; /* input i is target i - 1 */
+        size_t later = 0;
+        for (size_t i = first; i < TARGET; i++)
+            later += cla_study_part_difference(before, i * E, y, i * E, E) > 0;
+        snprintf(name, sizeof name, "target %zu changed: max |change of outputs 0 to %zu|", place, place);
+        cla_study_figure(s, name, NULL, 0, cla_study_part_difference(before, 0, y, 0, first * E), 0);
+        snprintf(name, sizeof name, "target %zu changed: outputs behind it that change", place);
+        cla_study_figure(s, name, NULL, (double)(TARGET - first), (double)later, 0);
+    }
+    return CLA_EXIT_OK;
+}
+
 static void judge_parameters(cla_study *s, const cla_model *m) {
     const double e = CLA_MODEL_E, f = CLA_MODEL_F, attention = 4 * e * e + 4 * e, feed = 2 * e * f + f + e,
                  norm = 2 * e;
@@ -166,7 +191,7 @@ static int run_stacks(cla_study *s, const cla_model *m) {
                      cla_study_difference(by_token, y[1]), cla_study_bound(s, 1e-12, 2e-5));
     judge_changes(s, y, (const clattn_array *const[]){exact[0], exact[1]});
     judge_parameters(s, m);
-    return CLA_EXIT_OK;
+    return judge_places(s, m, targets[0], memory, y[0]);
 }
 
 int cla_study_stack(cla_study *s) {

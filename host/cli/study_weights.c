@@ -2,7 +2,6 @@
 #include "study_weights.h"
 
 #include "layer_tensors.h"
-#include "study_random.h"
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -39,13 +38,12 @@ bool cla_weights_drawn(cla_study *study, const char *prefix, bool decoder, int64
         const int rank = shape[1] > 0 ? 2 : 1;
         if (cla_layer_tensors[i].of_decoder && !decoder)
             continue;
-        const clattn_array *a = cla_study_new(study, CLATTN_F32, rank, shape);
-        if (!a)
+        clattn_array *a = cla_study_new(study, CLATTN_F32, rank, shape);
+        if (!a || !cla_study_draw(study, FIRST_STREAM + weights->count, a))
             return false;
         const size_t count = a->bytes / sizeof(float);
         const double spread = rank == 2 ? 1 / sqrt((double)shape[1]) : 0.1;
         float *x = a->data;
-        cla_random_normals(study->seed, FIRST_STREAM + weights->count, 0, count, x);
         for (size_t j = 0; j < count; j++)
             x[j] = (float)((cla_layer_tensors[i].is_scale ? 1 : 0) + spread * (double)x[j]);
         add(weights, prefix, cla_layer_tensors[i].name, a);
