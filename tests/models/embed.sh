@@ -44,6 +44,12 @@ check "lines of a file and of the standard input are the same" sh -c \
 check "three lines are three texts" sh -c "[ \$('$program' -m '$model' -f lines.txt --ids | wc -l) -eq 3 ]"
 check "JSON holds texts, ids and numbers" sh -c "'$program' -m '$model' -f lines.txt --device cpu --json |
     grep -q '\"text\": \"One line.\", \"ids\": \\[101, 2028, 2240, 1012, 102\\], \"embedding\": \\[-*[0-9]'"
+printf 'a\0b \\u0000\n' >zero.txt
+printf '["a\\u0000b \\\\u0000"]' >zero.json
+check "zeros in texts, of lines and of JSON" sh -c "'$program' -m '$model' -f zero.txt --ids >a.ids &&
+    '$program' -m '$model' -f zero.json --ids | cmp - a.ids && grep -q '^101 11113 1032 1057' a.ids"
+check "zeros in JSON that is printed" sh -c "'$program' -m '$model' -f zero.txt --device cpu --json |
+    grep -qF '\"text\": \"a\\u0000b \\\\u0000\"'"
 check "no texts at all" sh -c "'$program' -m '$model' -f /dev/null --device cpu --out none.npy"
 
 # ---- errors ----
