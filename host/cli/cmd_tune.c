@@ -23,7 +23,8 @@ const char *const cla_help_tune =
     "  PROBLEM            as in `clattn bench --help`; usual ones if none is given. What is found holds for all calls\n"
     "                     with the same types, masks and group, and sizes with the same next power of two\n"
     "  --device D         the best OpenCL device if not given\n"
-    "  --limit SECONDS    for all of it (60); what was found by then is kept, also after Ctrl-C\n"
+    "  --limit SECONDS    for all of it; if not given, 60 for one problem and 30 for each of more. What was found by\n"
+    "                     then is kept, also after Ctrl-C, and the last line says what was left\n"
     "  --algorithms LIST  with commas; if not given those that are near the fastest, and never `materialised`, whose\n"
     "                     kernels take long to build\n"
     "  --out FILE         write there, and not into the record that plans on this machine read\n"
@@ -47,14 +48,15 @@ static char *usual[] = {
     "h8 n2048 d64",        "h8 n2048 d64 causal",       "h8 n2048 d128", "b8 h12 n128 d64", "h32 q1 k4096 d128",
     "h32/8 q1 k4096 d128", "h32/8 q1 k4096 d128 kv=f16"};
 enum { USUAL = sizeof usual / sizeof *usual, MOST_ALGORITHMS = 64 };
-#define LIMIT_SECONDS 60.0
+#define SECONDS_ALONE 60.0
+#define SECONDS_OF_MORE 30.0
 
 typedef struct job {
     clattn_context *context;
     clattn_device_info device;
     char *const *texts;
     int count;
-    double limit;
+    double limit; /* of all; 0: each problem has its own time, so that none goes without */
     const char *out;
     bool wanted[MOST_ALGORITHMS];
     bool algorithms_given, clblast;
@@ -119,7 +121,6 @@ static int read_args(job *j, const cla_args *args) {
     const bool clblast = cla_args_given(args, "clblast");
     j->texts = args->word_count ? args->words : clblast ? products : usual;
     j->count = args->word_count ? args->word_count : clblast ? 1 : USUAL;
-    j->limit = LIMIT_SECONDS;
     j->out = cla_args_value(args, "out");
     j->clblast = clblast;
     if (limit && (!cla_parse_f64(limit, &j->limit) || !(j->limit > 0)))
@@ -188,7 +189,7 @@ static void print_result(const cla_tune_result *r) {
     if (r->note[0])
         printf("  %s: %s\n", r->failed ? "failed" : "not tuned", r->note);
     if (r->cut)
-        printf("  the time ended before all was tried: --limit gives more\n");
+        printf("  the time ended before all was tried; --limit SECONDS, of all problems together, gives more\n");
     fflush(stdout);
 }
 
@@ -200,11 +201,17 @@ static bool is_bad(const cla_tune_result *r) {
     return bad;
 }
 
+/* When problem i has to end: with a limit, its share of what is left of it, before `now` when nothing is. */
+static double end_of(const job *j, int i, double start, double now) {
+    return j->limit > 0 ? now + (start + j->limit - now) / (j->count - i)
+                        : now + (j->count > 1 ? SECONDS_OF_MORE : SECONDS_ALONE);
+}
+
 static int measure(job *j) {
     cla_tune tune = {.context = j->context, .stopped = is_interrupted};
-    const double start = cla_seconds(), end = start + j->limit;
+    const double start = cla_seconds();
     const char *to = j->out ? j->out : clattn_tuning_file(j->context);
-    int exit_status = CLA_EXIT_OK;
+    int exit_status = CLA_EXIT_OK, tuned = 0, cut = 0;
     clattn_status status = clattn_tuning_save(j->context, to); /* what cannot be written is said before the minutes */
     if (status != CLATTN_OK)
         return cla_fail_status(status, "tune");
@@ -212,20 +219,17 @@ static int measure(job *j) {
     print_device(j);
     printf("  %-13s %10s %10s %7s  %s\n", "algorithm", "default ms", "best ms", "gain", "variant");
     watch_interrupts();
-    for (int i = 0; i < j->count; i++) {
+    for (int i = 0; i < j->count && !is_interrupted(); i++) {
         cla_tune_result result;
         cla_problem_text problem;
         char text[CLA_PROBLEM_TEXT_MAX], error[512];
         const double now = cla_seconds();
-        if (now >= end || is_interrupted()) {
-            printf("%s; %d of %d problems were not tuned\n", is_interrupted() ? "interrupted" : "the time is over",
-                   j->count - i, j->count);
+        tune.end = end_of(j, i, start, now);
+        if (now >= tune.end)
             break;
-        }
         cla_problem_text_parse(j->texts[i], &problem, error, sizeof error);
         printf("%s\n", cla_problem_text_print(&problem, text, sizeof text));
         fflush(stdout);
-        tune.end = now + (end - now) / (j->count - i);
         if (j->clblast)
             cla_tune_clblast(&tune, &problem, &result);
         else
@@ -237,8 +241,13 @@ static int measure(job *j) {
         if (status != CLATTN_OK)
             return cla_fail_status(status, "tune");
         exit_status = is_bad(&result) ? CLA_EXIT_FAILED : exit_status;
+        tuned++;
+        cut += result.cut;
     }
     printf("record %s\n", to);
+    if (tuned < j->count || cut > 0)
+        printf("%s; %d of %d problems were not tuned, and %d not to the end\n",
+               is_interrupted() ? "interrupted" : "the time is over", j->count - tuned, j->count, cut);
     return exit_status;
 }
 

@@ -55,7 +55,8 @@ holds "and stays" [ "$(cat "$work/notes")" = 'my notes' ]
 
 # ---- the time ends ----
 run 0 "no time for all" 'h2 q1 k2048 d16' 'h2 q1 k1024 d16' 'h2 q1 k512 d16' --algorithms fused_split --limit 0.001
-says "no time for all" 'the time is over; [123] of 3 problems were not tuned'
+says "no time for all" 'the time is over; [123] of 3 problems were not tuned, and [0-2] not to the end'
+holds "what was left is said last" sh -c "tail -n 1 '$work/out' | grep -q '^the time is over'"
 
 # ---- Ctrl-C: what was found is saved ----
 rm -f "$work/record/tuning.txt"
