@@ -160,6 +160,11 @@ typedef struct cla_rotary_args {
     cl_int has_rows, has_places;
     cl_int x_type, y_type, cos_type, sin_type;
 } cla_rotary_args;
+#define CLA_ROTATIONS 3 /* of one launch */
+typedef struct cla_rotary_sets {
+    cla_rotary_args set[CLA_ROTATIONS];
+    cl_long ends[CLA_ROTATIONS]; /* work-items of the first, the first two .. */
+} cla_rotary_sets;
 
 /* Merging of partial results; see merge.cl. Strides of one of them: o [B, H, N, Dv], lse [B, H, N]. */
 #define MERGE_PARTS 4
@@ -202,7 +207,7 @@ typedef struct cla_linear_args {
     cl_int has_bias;
     cl_int x_type, w_type, b_type, y_type;
     cl_int terms; /* of a panel of W: all, or so many at a time */
-    cl_int pad;
+    cl_int gated; /* gemv: W has 2 N rows */
 } cla_linear_args;
 
 /* How a row of a tensor is read; see axes.clh. */

@@ -123,7 +123,7 @@ void linear(__global const real *x, __global const void *w, __global const void 
         y_at[r] = row_at(row, &a, a.y_0, a.y_s0, a.y_s1, a.y_s2);
     }
     for (int n = first; n < end; n += NR) {
-        take_bias(bias, b, n, NR, &a);
+        take_bias(bias, b, 0, n, NR, &a);
         for (int k = 0; k < a.K || k == 0; k += a.terms) {
             const int terms = min(a.terms, a.K - k), last = a.K - k <= a.terms;
             take_panel(panel, w, &a, n, k, terms);

@@ -25,7 +25,7 @@ void bias_act(__global const real *x, __global const void *b, __global void *y, 
     if (m >= a.M)
         return;
     const long x_at = row_at(m, &a, a.x_0, a.x_s0, a.x_s1, a.x_s2);
-    take_bias(bias, b, n, LANES, &a);
+    take_bias(bias, b, 0, n, LANES, &a);
     for (int i = 0; i < LANES; i++)
         sum[i] = bias[i] + (n + i < a.N ? x[x_at + n + i] : R(0.0));
     act_lanes(sum, 1, a.act);

@@ -11,7 +11,7 @@ typedef enum { DENSE = 0, PADDED, TURNED, SPREAD, SHARED } layout;
 typedef struct {
     int64_t n0, n1, n2, N, K; /* n0, n1 0: 1 */
     clattn_activation activation;
-    bool bias;
+    bool bias, gated;
     layout x, w, y;
     clattn_dtype x_type, w_type, bias_type, y_type;
 } linear_case;

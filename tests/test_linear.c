@@ -77,30 +77,48 @@ static void drop(operand *o) {
     free(o->array);
 }
 
+typedef struct {
+    long double z, terms; /* a sum, and that of its terms' sizes */
+} exact_sum;
+
+/* Row `row` of x times row j of w, and bias. */
+static exact_sum sum_of(const linear_case *t, const operand all[4], int64_t row, int64_t j) {
+    exact_sum s = {0, 0};
+    for (int64_t k = 0; k < t->K; k++) {
+        const long double p = (long double)all[0].values[row * t->K + k] * all[1].values[j * t->K + k];
+        s.z += p;
+        s.terms += fabsl(p);
+    }
+    if (t->bias)
+        s.z += all[2].values[j], s.terms += fabs(all[2].values[j]);
+    return s;
+}
+
 static void check_values(const linear_case *t, const char *algorithm, clattn_dtype sums, const operand all[4]) {
-    const operand *x = &all[0], *w = &all[1], *b = &all[2], *y = &all[3];
+    const operand *y = &all[3];
     const int64_t rows = t->N ? y->count / t->N : 0;
     int wrong = 0;
     for (int64_t i = 0; i < rows * t->N && wrong < 3; i++) {
         const int64_t row = i / t->N, n = i % t->N;
-        long double z = 0, terms = 0;
-        for (int64_t k = 0; k < t->K; k++) {
-            const long double p = (long double)x->values[row * t->K + k] * w->values[n * t->K + k];
-            z += p;
-            terms += fabsl(p);
+        const exact_sum s = sum_of(t, all, row, n);
+        double want = (double)exact_activation(t->activation, s.z);
+        double most = allowed(t, sums, (double)s.terms, (double)s.z, want);
+        if (t->gated) {
+            const exact_sum up = sum_of(t, all, row, t->N + n);
+            linear_case plain = *t;
+            plain.activation = CLATTN_ACTIVATION_NONE;
+            most = 1.01 * most * fabs((double)up.z) +
+                   1.01 * allowed(&plain, sums, (double)up.terms, (double)up.z, (double)up.z) * fabs(want);
+            want *= (double)up.z;
         }
-        if (t->bias)
-            z += b->values[n], terms += fabs(b->values[n]);
-        const double want = (double)exact_activation(t->activation, z);
         const double got = oracle_decode(t->y_type, y->array, place_of(&y->t, i));
-        const double most = allowed(t, sums, (double)terms, (double)z, want);
         const bool right = fabs(got - want) <= most;
         wrong += !right;
         cr_expect(right,
-                  "%s: [%d %d %d] x [%d, %d] %s %s%s layouts %d %d %d: row %d column %d: %.9g, expected %.9g +- %.2g",
+                  "%s: [%d %d %d] x [%d, %d] %s %s%s%s layouts %d %d %d: row %d column %d: %.9g, expected %.9g +- %.2g",
                   algorithm, (int)t->n0, (int)t->n1, (int)t->n2, (int)t->N, (int)t->K, clattn_dtype_name(t->w_type),
-                  clattn_activation_name(t->activation), t->bias ? " bias" : "", (int)t->x, (int)t->w, (int)t->y,
-                  (int)row, (int)n, got, want, most);
+                  clattn_activation_name(t->activation), t->bias ? " bias" : "", t->gated ? " gated" : "", (int)t->x,
+                  (int)t->w, (int)t->y, (int)row, (int)n, got, want, most);
     }
 }
 
@@ -121,8 +139,9 @@ static void make_all(const linear_case *t, operand all[4], uint64_t seed) {
     oracle_random random = {seed};
     const int64_t n0 = t->n0 ? t->n0 : 1, n1 = t->n1 ? t->n1 : 1;
     make(&all[0], t->x_type, 4, (const int64_t[]){n0, n1, t->n2, t->K}, t->x, t->x == TURNED && n1 > 1, &random);
-    make(&all[1], t->w_type, 2, (const int64_t[]){t->N, t->K}, t->w, false, &random);
-    make(&all[2], t->bias_type, 1, (const int64_t[]){t->N}, t->w == SPREAD ? SPREAD : DENSE, false, &random);
+    const int64_t all_rows = t->N * (t->gated ? 2 : 1);
+    make(&all[1], t->w_type, 2, (const int64_t[]){all_rows, t->K}, t->w, false, &random);
+    make(&all[2], t->bias_type, 1, (const int64_t[]){all_rows}, t->w == SPREAD ? SPREAD : DENSE, false, &random);
     make(&all[3], t->y_type, 4, (const int64_t[]){n0, n1, t->n2, t->N}, t->y, t->y == TURNED && n1 > 1, NULL);
 }
 
@@ -144,6 +163,7 @@ static int check(clattn_context *context, const linear_case *t) {
         make_all(t, all, 7);
         clattn_linear_args args = {.x = all[0].t, .w = all[1].t, .y = all[3].t, .activation = t->activation};
         args.algorithm = name;
+        args.gated = t->gated;
         if (t->bias)
             args.bias = all[2].t;
         const size_t bytes = (size_t)all[3].size * clattn_dtype_size(t->y_type);
@@ -219,6 +239,23 @@ Test(linear, activations_with_and_without_bias) {
     for (int i = 0; i < 20; i++)
         cases[i] = (linear_case){
             .n2 = i % 2 ? 3 : 21, .N = 27, .K = 18, .bias = i / 2 % 2, .activation = (clattn_activation)(i / 4)};
+    CHECK_TABLE(cases);
+}
+
+Test(linear, gated_by_the_first_half_of_its_rows) {
+    static const linear_case cases[] = {
+        {.n2 = 1, .N = 1, .K = 1, .gated = true},
+        {.n2 = 1, .N = 50, .K = 40, .gated = true, .activation = CLATTN_ACTIVATION_SILU},
+        {.n2 = 3, .N = 17, .K = 33, .gated = true, .bias = true, .activation = CLATTN_ACTIVATION_GELU},
+        {.n2 = 21, .N = 17, .K = 33, .gated = true, .bias = true, .activation = CLATTN_ACTIVATION_SILU, .y = PADDED},
+        {.n0 = 2, .n1 = 3, .n2 = 5, .N = 16, .K = 7, .gated = true, .bias = true, .x = TURNED, .y = TURNED},
+        {.n2 = 2, .N = 20, .K = 1120, .gated = true, .w_type = CLATTN_Q4_1, .activation = CLATTN_ACTIVATION_SILU},
+        {.n2 = 9, .N = 20, .K = 64, .gated = true, .w_type = CLATTN_Q8_0, .y_type = CLATTN_F16, .bias = true},
+        {.n2 = 5, .N = 6, .K = 12, .gated = true, .y_type = CLATTN_F64, .activation = CLATTN_ACTIVATION_RELU},
+        {.n2 = 2, .N = 9, .K = 0, .gated = true, .bias = true},
+        {.n2 = 0, .N = 9, .K = 3, .gated = true},
+        {.n2 = 2, .N = 0, .K = 3, .gated = true},
+    };
     CHECK_TABLE(cases);
 }
 

@@ -259,6 +259,10 @@ Test(linear_calls, errors_name_tensors_and_numbers) {
     FAILS(clattn_linear(s.context, &a), CLATTN_E_SHAPE, "y [3, 5]: should be x [4, 6]");
     a = good, a.w.rank = 3, a.w.shape[2] = 1, a.w.stride[2] = 1;
     FAILS(clattn_linear(s.context, &a), CLATTN_E_SHAPE, "w [5, 6, 1]: should be [N, K]");
+    a = good, a.gated = true;
+    FAILS(clattn_linear(s.context, &a), CLATTN_E_SHAPE, "w [5, 6]: gated, it has rows of the gate");
+    a.w.shape[0] = 4;
+    FAILS(clattn_linear(s.context, &a), CLATTN_E_SHAPE, "y [4, 5]: should be x [4, 6] with a last axis of 2");
     a = good, a.x.dtype = CLATTN_I32;
     FAILS(clattn_linear(s.context, &a), CLATTN_E_DTYPE, "x: is i32");
     a = good, a.bias = clattn_tensor_host(b, CLATTN_F32, 1, (const int64_t[]){4});

@@ -48,10 +48,10 @@ static clattn_status take_bias(clattn_context *context, const clattn_linear_args
     if (!cla_present(&args->bias))
         goto done;
     CLA_CHECK(args->bias.rank == 1, CLATTN_E_SHAPE, "bias %s: should be [%lld], one number for each row of w",
-              cla_shape_text(&args->bias, text, sizeof text), (long long)a->N);
+              cla_shape_text(&args->bias, text, sizeof text), (long long)a->w.shape[0]);
     CLA_TRY(take_rows(context, &args->bias, "bias", CLA_OPERAND_FLOATS, &row));
-    CLA_CHECK(row.shape[3] == a->N, CLATTN_E_SHAPE, "bias %s: should be [%lld], one number for each row of w",
-              cla_shape_text(&args->bias, text, sizeof text), (long long)a->N);
+    CLA_CHECK(row.shape[3] == a->w.shape[0], CLATTN_E_SHAPE, "bias %s: should be [%lld], one number for each row of w",
+              cla_shape_text(&args->bias, text, sizeof text), (long long)a->w.shape[0]);
     CLA_TRY(cla_operand_apart(&args->bias, "bias", &args->y, "y"));
     a->bias = args->bias;
 done:
@@ -69,7 +69,7 @@ static clattn_dtype sum_type(const cla_linear *a) {
 static clattn_status take(clattn_context *context, const clattn_linear_args *args, cla_linear *a) {
     clattn_status status = CLATTN_OK;
     char text[200], other[200];
-    *a = (cla_linear){.activation = args->activation};
+    *a = (cla_linear){.activation = args->activation, .gated = args->gated};
     CLA_CHECK((unsigned)args->activation < ACTIVATIONS, CLATTN_E_ARGUMENT, "linear: %d is no activation",
               (int)args->activation);
     CLA_TRY(take_rows(context, &args->x, "x", CLA_OPERAND_FLOATS, &a->x));
@@ -78,16 +78,19 @@ static clattn_status take(clattn_context *context, const clattn_linear_args *arg
     CLA_TRY(cla_operand_take(context, &args->w, "w", CLA_OPERAND_BLOCKS, &a->w));
     a->w = args->w;
     CLA_TRY(take_rows(context, &args->y, "y", CLA_OPERAND_OUTPUT, &a->y));
-    a->N = a->w.shape[0], a->K = a->w.shape[1];
+    CLA_CHECK(!a->gated || a->w.shape[0] % 2 == 0, CLATTN_E_SHAPE,
+              "w %s: gated, it has rows of the gate and as many of what is gated",
+              cla_shape_text(&args->w, text, sizeof text));
+    a->N = a->w.shape[0] / (a->gated ? 2 : 1), a->K = a->w.shape[1];
     CLA_CHECK(a->x.shape[3] == a->K, CLATTN_E_SHAPE,
               "x %s: its last axis should be %lld, as w %s has it; a matrix [K, N] needs clattn_tensor_permute",
               cla_shape_text(&args->x, text, sizeof text), (long long)a->K,
               cla_shape_text(&args->w, other, sizeof other));
     CLA_CHECK(args->y.rank == args->x.rank && memcmp(a->x.shape, a->y.shape, 3 * sizeof *a->x.shape) == 0 &&
                   a->y.shape[3] == a->N,
-              CLATTN_E_SHAPE, "y %s: should be x %s with a last axis of %lld, the rows of w",
+              CLATTN_E_SHAPE, "y %s: should be x %s with a last axis of %lld, the rows of w%s",
               cla_shape_text(&args->y, text, sizeof text), cla_shape_text(&args->x, other, sizeof other),
-              (long long)a->N);
+              (long long)a->N, a->gated ? ", or half of them where it is gated" : "");
     a->M = a->x.shape[0] * a->x.shape[1];
     CLA_CHECK(cla_mul(a->M, a->x.shape[2], &a->M) && a->M <= MOST, CLATTN_E_SHAPE, "x %s: more than %d rows",
               cla_shape_text(&args->x, text, sizeof text), MOST);
@@ -106,7 +109,7 @@ done:
 
 typedef struct {
     const char *name;
-    bool on_opencl, on_cpu_class_only;
+    bool on_opencl, on_cpu_class_only, gates; /* gates: itself, without another pass */
     clattn_status (*run)(clattn_context *context, const cla_linear *a);
 } algorithm;
 
@@ -118,9 +121,9 @@ static clattn_status run_reference(clattn_context *context, const cla_linear *a)
 
 /* In the order of choice. */
 static const algorithm table[] = {
-    {"gemv", true, true, cla_linear_gemv},        {"linear", true, true, cla_linear_lanes},
-    {"clblast", true, false, cla_linear_clblast}, {"blas", false, false, cla_linear_blas},
-    {"reference", false, false, run_reference},
+    {"gemv", true, true, true, cla_linear_gemv},         {"linear", true, true, false, cla_linear_lanes},
+    {"clblast", true, false, false, cla_linear_clblast}, {"blas", false, false, false, cla_linear_blas},
+    {"reference", false, false, true, run_reference},
 };
 enum { COUNT = sizeof table / sizeof *table };
 
@@ -208,6 +211,7 @@ cla_linear_args cla_linear_args_of(const cla_linear *a) {
         .w_type = (cl_int)w->dtype,
         .b_type = (cl_int)b->dtype,
         .y_type = (cl_int)y->dtype,
+        .gated = a->gated,
     };
 }
 
@@ -215,6 +219,36 @@ cla_linear_args cla_linear_args_of(const cla_linear *a) {
 static void to_host(clattn_tensor *t) {
     if (t->buffer)
         t->host = cla_buffer_host(t->buffer);
+}
+
+/* Both products side by side in scratch, then what they give together. */
+static clattn_status run_gated(clattn_context *context, const cla_linear *a, const algorithm *way) {
+    clattn_status status = CLATTN_OK;
+    clattn_buffer *scratch = NULL;
+    cla_linear both = *a;
+    const int64_t *n = a->y.shape, shape[] = {n[0], n[1], n[2], 2 * a->N};
+    int64_t count;
+    CLA_CHECK(cla_mul(a->M, 2 * a->N, &count) && cla_mul(count, 8, &count), CLATTN_E_MEMORY,
+              "linear: %lld rows of %lld numbers are too many", (long long)a->M, (long long)(2 * a->N));
+    CLA_TRY(clattn_buffer_create(context, (size_t)(a->M * 2 * a->N) * clattn_dtype_size(a->dtype), &scratch));
+    const clattn_tensor z = clattn_tensor_buffer(scratch, a->dtype, 4, shape);
+    both.y = z;
+    both.N = 2 * a->N;
+    both.gated = false;
+    both.activation = CLATTN_ACTIVATION_NONE;
+    if (cla_context_is_cpu(context))
+        to_host(&both.y);
+    CLA_TRY(way->run(context, &both));
+    clattn_activate_args args = {.x = clattn_tensor_slice(z, 3, 0, a->N),
+                                 .up = clattn_tensor_slice(z, 3, a->N, a->N),
+                                 .y = a->y,
+                                 .activation = a->activation};
+    if (args.y.buffer)
+        args.y.host = NULL; /* of a buffer of the `cpu` context */
+    CLA_TRY(clattn_activate(context, &args));
+done:
+    clattn_buffer_destroy(scratch);
+    return status;
 }
 
 clattn_status clattn_linear(clattn_context *context, const clattn_linear_args *args) {
@@ -233,7 +267,7 @@ clattn_status clattn_linear(clattn_context *context, const clattn_linear_args *a
     const cla_staged tensors[] = {{&a.x, CLA_IN}, {&a.w, CLA_IN}, {&a.bias, CLA_IN}, {&a.y, CLA_OUT}};
     status = cla_staging_begin(context, tensors, 4, &staging);
     if (status == CLATTN_OK)
-        status = way->run(context, &a);
+        status = a.gated && !way->gates ? run_gated(context, &a, way) : way->run(context, &a);
     status = cla_staging_end(&staging, status);
 done:
     return status;

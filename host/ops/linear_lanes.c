@@ -18,8 +18,8 @@ static const blocks block_table[] = {{16, 8, 3, 512, 216}, {8, 4, 3, 224, 96}, {
 
 /* Work-items: FEW a core are reason enough not to cut rows into more blocks, MANY a core share the work evenly. */
 enum { MOST_ROWS = 768, FEW = 4, MANY = 16, ROWS_AT_LEAST = 32, CONVERTED = 16384 };
-/* gemv: rows of x together at most; W of a work-item at least, since a second thread takes 10 us to join in. */
-enum { TOKENS = 8, PIECE_BYTES = 112 * 1024, PIECES_A_CORE = 32 };
+/* gemv: rows of x together at most; numbers of W of a work-item at least: a second thread takes 10 us to join in. */
+enum { TOKENS = 8, PIECE = 40000, PIECES_A_CORE = 32 };
 
 static const blocks *blocks_for(const clattn_device_info *device, clattn_dtype dtype) {
     const int width = (int)device->vector_floats / (dtype == CLATTN_F64 ? 2 : 1);
@@ -137,8 +137,8 @@ clattn_status cla_linear_gemv(clattn_context *context, const cla_linear *given) 
     cla_key_define(&key, "TOKENS", tokens);
     cla_linear_args args = cla_linear_args_of(&a);
     const int64_t columns = cla_ceil_div(a.N, lanes), cores = (int64_t)device->compute_units;
-    const int64_t bytes = a.N * (a.K / (int64_t)clattn_dtype_length(a.w.dtype)) * (int64_t)clattn_dtype_size(a.w.dtype);
-    const int64_t wanted = cla_max(1, cla_min(PIECES_A_CORE * cores, cla_ceil_div(a.M, tokens) * bytes / PIECE_BYTES));
+    const int64_t work = cla_ceil_div(a.M, tokens) * a.N * a.K;
+    const int64_t wanted = cla_max(1, cla_min(PIECES_A_CORE * cores, work / PIECE));
     args.row_blocks = 1;
     args.rows = (cl_int)a.M;
     args.panels = (cl_int)cla_ceil_div(columns, wanted);

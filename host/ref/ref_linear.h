@@ -8,10 +8,11 @@
 /* Checked by the caller. */
 typedef struct cla_linear {
     clattn_tensor x, y; /* [n0, n1, n2, K], [n0, n1, n2, N] */
-    clattn_tensor w;    /* [N, K] */
-    clattn_tensor bias; /* [N], or absent */
+    clattn_tensor w;    /* [N, K]; where gated [2 N, K] */
+    clattn_tensor bias; /* [N], where gated [2 N], or absent */
     int64_t M, N, K;    /* M = n0 n1 n2 */
     clattn_activation activation;
+    bool gated;
     clattn_dtype dtype; /* of the sums: f32 or f64 */
 } cla_linear;
 

@@ -25,34 +25,50 @@ typedef struct program_text {
 /* -w: PoCL prints the number of its optimizer's warnings to stderr. tools/check_kernels.sh lets no warning through. */
 cla_key cla_key_make(const char *file, const char *kernel) {
     cla_key key = {.file = file, .kernel = kernel};
-    key.length = (size_t)snprintf(key.options, sizeof key.options, "-cl-std=CL1.2 -w");
+    static const char first[] = "-cl-std=CL1.2 -w";
+    memcpy(key.options, first, sizeof first);
+    key.length = sizeof first - 1;
     return key;
 }
 
-void cla_key_add(cla_key *key, const char *option) {
-    const size_t room = sizeof key->options - key->length, n = strlen(option);
-    if (n + 1 >= room) {
+/* " -DNAME=VALUE": the options' parts, one after another. printf would take a microsecond for each call that looks a
+ * kernel up. */
+static void add_parts(cla_key *key, const char *const *parts, int count) {
+    size_t lengths[4], all = 0;
+    for (int i = 0; i < count; i++)
+        all += lengths[i] = strlen(parts[i]);
+    if (key->failed || all + 1 > sizeof key->options - key->length) {
         key->failed = true;
         return;
     }
-    key->options[key->length] = ' ';
-    memcpy(key->options + key->length + 1, option, n + 1);
-    key->length += n + 1;
+    for (int i = 0; i < count; i++) {
+        memcpy(key->options + key->length, parts[i], lengths[i]);
+        key->length += lengths[i];
+    }
+    key->options[key->length] = '\0';
+}
+
+void cla_key_add(cla_key *key, const char *option) {
+    const char *const parts[] = {" ", option};
+    add_parts(key, parts, 2);
 }
 
 void cla_key_define_text(cla_key *key, const char *name, const char *value) {
-    char option[200];
-    const int n = snprintf(option, sizeof option, "-D%s=%s", name, value);
-    if (n < 0 || (size_t)n >= sizeof option)
-        key->failed = true;
-    else
-        cla_key_add(key, option);
+    const char *const parts[] = {" -D", name, "=", value};
+    add_parts(key, parts, 4);
 }
 
 void cla_key_define(cla_key *key, const char *name, int64_t value) {
     char text[24];
-    snprintf(text, sizeof text, "%lld", (long long)value);
-    cla_key_define_text(key, name, text);
+    char *at = text + sizeof text - 1;
+    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    *at = '\0';
+    do
+        *--at = (char)('0' + rest % 10);
+    while (rest /= 10);
+    if (value < 0)
+        *--at = '-';
+    cla_key_define_text(key, name, at);
 }
 
 void cla_key_define_hint(cla_key *key, const clattn_device_info *device) {

@@ -44,10 +44,12 @@ typedef struct clattn_linear_args {
     clattn_tensor bias; /* optional [N] */
     clattn_tensor y;    /* out [..., N] */
     clattn_activation activation;
+    bool gated;            /* w is [2 N, K] and bias [2 N]: of a gate, then of what it gates */
     const char *algorithm; /* a clattn_linear_algorithm; NULL: the first that applies and was written for such a call */
 } clattn_linear_args;
 
-/* y = activation(x W^T + bias), each row by itself.
+/* y = activation(x W^T + bias), each row by itself; gated, with W and bias in halves:
+ *   y = activation(x W1^T + bias1) * (x W2^T + bias2), SwiGLU with SILU, GEGLU with GELU
  * Shapes   as above; strides are free, but y may not broadcast. y may not lie over x, w or bias. M, N and K may be 0: a
  *          sum of no terms is 0.
  * Dtypes   f32, f16, bf16, f64, each tensor its own, with sums in f32, or in f64 where a tensor is f64; w also q8_0,
@@ -59,7 +61,7 @@ typedef struct clattn_linear_args {
  * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT (activation, algorithm, overlap), CLATTN_E_UNSUPPORTED (an
  *          algorithm that does not apply, f64 without cl_khr_fp64), CLATTN_E_LIMIT (scratch, CLBlast's int), and the
  *          device's. y of a failed call is not to be read.
- * Source   Hendrycks & Gimpel 2016 (GELU); Elfwing et al. 2017 (SiLU). */
+ * Source   Hendrycks & Gimpel 2016 (GELU); Elfwing et al. 2017 (SiLU); Shazeer 2020 (gated). */
 CLATTN_API clattn_status clattn_linear(clattn_context *context, const clattn_linear_args *args);
 
 /* The ways to compute it: "gemv", "linear", "clblast", "blas", "reference"; NULL past the end. */
