@@ -42,8 +42,8 @@ typedef struct llama {
     clattn_tensor cos, sin; /* [slots, rotated / 2] */
     int64_t slots, rows;    /* of the cache and the tables; rows at most that go through together */
     int64_t length;         /* slots in use */
-    /* [rows, E] the stream and what is added to it, normalised; [rows, (H + 2 Hk) D]; [rows, H D]; [rows, 2 F]; [rows,
-     * F]; [V] */
+    /* [rows, E] the stream and what is added to it, normalised; [rows, (H + 2 Hk) D]; [rows, H D]; [rows, 2 F], where
+     * gate and up are not in one piece; [rows, F]; [V] */
     clattn_buffer *stream, *normed, *qkv, *heads, *inner, *gated, *logits;
     clattn_buffer **buffers; /* all of them */
     size_t buffer_count;

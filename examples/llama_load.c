@@ -243,7 +243,10 @@ static bool make_angles(llama *m) {
 static bool make_room(llama *m, bool cached) {
     const llama_shape *s = &m->shape;
     const int64_t shape[] = {2 * s->Hk, m->slots, s->D};
+    bool split = false; /* gate and up are of two types in some layer */
     m->rows = cached && m->slots > ROWS ? ROWS : m->slots;
+    for (int64_t i = 0; i < s->layers; i++)
+        split = split || m->layers[i].gate_up.parts > 1;
     for (int64_t i = 0; i < s->layers && cached; i++) {
         clattn_buffer *buffer = take_floats(m, shape[0] * shape[1], shape[2]);
         if (!buffer)
@@ -253,9 +256,9 @@ static bool make_room(llama *m, bool cached) {
     }
     return (m->stream = take_floats(m, m->rows, s->E)) && (m->normed = take_floats(m, m->rows, s->E)) &&
            (m->qkv = take_floats(m, m->rows, (s->H + 2 * s->Hk) * s->D)) &&
-           (m->heads = take_floats(m, m->rows, s->H * s->D)) && (m->inner = take_floats(m, m->rows, 2 * s->F)) &&
-           (m->gated = take_floats(m, m->rows, s->F)) && (m->logits = take_floats(m, 1, s->vocabulary)) &&
-           make_angles(m);
+           (m->heads = take_floats(m, m->rows, s->H * s->D)) &&
+           (!split || (m->inner = take_floats(m, m->rows, 2 * s->F))) && (m->gated = take_floats(m, m->rows, s->F)) &&
+           (m->logits = take_floats(m, 1, s->vocabulary)) && make_angles(m);
 }
 
 bool llama_load(llama *m, clattn_context *context, clattn_gguf *file, const llama_shape *shape, llama_storage storage,

@@ -17,11 +17,6 @@ static clattn_tensor heads_of(clattn_buffer *buffer, int64_t N, int64_t width, i
     return clattn_tensor_permute(clattn_tensor_split(flat, 1, count), (const int[]){1, 0, 2});
 }
 
-/* Rows of a table of angles for positions from .. from + N - 1: [1, N, pairs]. */
-static clattn_tensor angles_of(clattn_tensor table, int64_t from, int64_t N) {
-    return clattn_tensor_split(clattn_tensor_slice(table, 0, from, N), 0, 1);
-}
-
 /* ---- parts of a layer ---- */
 
 /* y = x W^T; `width` columns of y from `from` on. */
@@ -51,30 +46,54 @@ static bool normalise(const llama *m, clattn_tensor stream, const clattn_tensor 
 static bool attend(const llama *m, const llama_layer *layer, int64_t N, int64_t from, bool cached) {
     const llama_shape *s = &m->shape;
     const int64_t width = (s->H + 2 * s->Hk) * s->D, q = s->H * s->D, k = s->Hk * s->D, M = from + N;
-    const clattn_tensor turned = heads_of(m->qkv, N, width, 0, s->H + s->Hk, s->D);
-    const clattn_rotary_args rotary = {.x = turned,
-                                       .y = turned,
-                                       .options = {.dims = s->rotated, .pairs = CLATTN_ROTARY_ADJACENT},
-                                       .cos = angles_of(m->cos, from, N),
-                                       .sin = angles_of(m->sin, from, N)};
+    const clattn_rotary_options options = {.dims = s->rotated, .pairs = CLATTN_ROTARY_ADJACENT};
     clattn_attention_args attention = {.q = heads_of(m->qkv, N, width, 0, s->H, s->D),
                                        .k = heads_of(m->qkv, N, width, q, s->Hk, s->D),
                                        .v = heads_of(m->qkv, N, width, q + k, s->Hk, s->D),
                                        .o = heads_of(m->heads, N, q, 0, s->H, s->D),
                                        .causal = true,
                                        .align = CLATTN_ALIGN_BOTTOM_RIGHT};
-    if (!done(clattn_rotary(m->context, &rotary)))
-        return false;
-    if (cached) { /* keys and values in one go: they are heads of one cache */
-        const clattn_cache_append_args append = {
-            .k = heads_of(m->qkv, N, width, q, 2 * s->Hk, s->D), .k_cache = layer->cache, .cache_lengths = &from};
-        const clattn_tensor used = clattn_tensor_slice(layer->cache, 1, 0, M);
+    if (cached) { /* queries, keys and values in one go */
+        const clattn_tensor keys = clattn_tensor_slice(layer->cache, 0, 0, s->Hk);
+        const clattn_tensor values = clattn_tensor_slice(layer->cache, 0, s->Hk, s->Hk);
+        const clattn_cache_append_args append = {.k = attention.k,
+                                                 .v = attention.v,
+                                                 .k_cache = keys,
+                                                 .v_cache = values,
+                                                 .cache_lengths = &from,
+                                                 .rotate = true,
+                                                 .rotary = options,
+                                                 .q = attention.q,
+                                                 .cos = m->cos,
+                                                 .sin = m->sin};
         if (!done(clattn_cache_append(m->context, &append)))
             return false;
-        attention.k = clattn_tensor_slice(used, 0, 0, s->Hk);
-        attention.v = clattn_tensor_slice(used, 0, s->Hk, s->Hk);
+        attention.k = clattn_tensor_slice(keys, 1, 0, M);
+        attention.v = clattn_tensor_slice(values, 1, 0, M);
+    } else {
+        const clattn_tensor turned = heads_of(m->qkv, N, width, 0, s->H + s->Hk, s->D);
+        const clattn_rotary_args rotary = {
+            .x = turned, .y = turned, .options = options, .offsets = &from, .cos = m->cos, .sin = m->sin};
+        if (!done(clattn_rotary(m->context, &rotary)))
+            return false;
     }
     return done(clattn_attention(m->context, &attention));
+}
+
+/* silu(gate) * up, [N, F]: in one product where their weights are in one piece. */
+static bool gate(const llama *m, const llama_matrix *gate_up, int64_t N, clattn_tensor x, clattn_tensor y) {
+    const int64_t F = m->shape.F;
+    if (gate_up->parts == 1) {
+        const clattn_linear_args args = {
+            .x = x, .w = gate_up->part[0], .y = y, .activation = CLATTN_ACTIVATION_SILU, .gated = true};
+        return done(clattn_linear(m->context, &args));
+    }
+    const clattn_tensor inner = columns_of(m->inner, N, 2 * F, 0, 2 * F);
+    const clattn_activate_args swiglu = {.x = clattn_tensor_slice(inner, 1, 0, F),
+                                         .up = clattn_tensor_slice(inner, 1, F, F),
+                                         .y = y,
+                                         .activation = CLATTN_ACTIVATION_SILU};
+    return multiply(m, gate_up, x, inner) && done(clattn_activate(m->context, &swiglu));
 }
 
 /* Rows at positions from .. from + N - 1; logits may be NULL. */
@@ -85,10 +104,7 @@ static bool pass(const llama *m, const int32_t *ids, int64_t N, int64_t from, bo
                         normed = columns_of(m->normed, N, s->E, 0, s->E);
     const clattn_tensor qkv = columns_of(m->qkv, N, width, 0, width);
     const clattn_tensor heads = columns_of(m->heads, N, s->H * s->D, 0, s->H * s->D);
-    const clattn_tensor inner = columns_of(m->inner, N, 2 * s->F, 0, 2 * s->F);
     const clattn_tensor gated = columns_of(m->gated, N, s->F, 0, s->F);
-    const clattn_tensor gate = clattn_tensor_slice(inner, 1, 0, s->F), up = clattn_tensor_slice(inner, 1, s->F, s->F);
-    const clattn_activate_args swiglu = {.x = gate, .up = up, .y = gated, .activation = CLATTN_ACTIVATION_SILU};
     const clattn_embed_args embed = {
         .table = m->embedding, .ids = clattn_tensor_host(ids, CLATTN_I32, 1, &N), .y = stream};
     if (!done(clattn_embed(m->context, &embed)))
@@ -98,8 +114,7 @@ static bool pass(const llama *m, const int32_t *ids, int64_t N, int64_t from, bo
         if (!normalise(m, stream, i > 0 ? &normed : NULL, layer->attention_norm, normed) ||
             !multiply(m, &layer->qkv, normed, qkv) || !attend(m, layer, N, from, cached) ||
             !multiply(m, &layer->out, heads, normed) || !normalise(m, stream, &normed, layer->ffn_norm, normed) ||
-            !multiply(m, &layer->gate_up, normed, inner) || !done(clattn_activate(m->context, &swiglu)) ||
-            !multiply(m, &layer->down, gated, normed))
+            !gate(m, &layer->gate_up, N, normed, gated) || !multiply(m, &layer->down, gated, normed))
             return false;
     }
     if (!logits)

@@ -2,23 +2,21 @@
 /* Rows of one tensor to places in another, pairs of dims rotated on the way: rotary embedding, and appending to a cache.
  * Row (b, h, i) of x goes to (places[b, i].x, h, places[b, i].y) of y, or to (b, h, i); nowhere when the place is
  * negative. Its cosines and sines are row rows[b, i], or (b, i), of theirs.
- * Key: REAL, WG. No local memory, no barriers. */
+ * Key: REAL, WG; BY_ROW 1: a work-item owns a row, which suits CPUs, 0: a part of one. No local memory, no barriers. */
 
 typedef struct {
     long x, y, cos, sin; /* elements where the row starts */
-    int part;            /* of the row: which of its pairs and single dims, or blocks */
     int nowhere;
 } row_starts;
 
 /* Remainders by hand: Oclgrind does not know the `freeze` that `/` and `%` of the same numbers become. */
-static inline row_starts starts_of(long n, int parts, __global const int *rows, __global const int2 *places,
+static inline row_starts starts_of(long row, __global const int *rows, __global const int2 *places,
                                    const cla_rotary_args *a) {
     row_starts r;
-    const long row = n / parts, head = row / a->N, b = head / a->H, i = row - head * a->N, h = head - b * a->H;
+    const long head = row / a->N, b = head / a->H, i = row - head * a->N, h = head - b * a->H;
     const long angles = a->has_rows ? rows[b * a->N + i] : i;
     const long b_of_angles = a->has_rows ? 0 : b;
     const int2 place = a->has_places ? places[b * a->N + i] : (int2)((int)b, (int)i);
-    r.part = (int)(n - row * parts);
     r.x = a->x_0 + b * a->x_b + h * a->x_h + i * a->x_i;
     r.y = a->y_0 + place.x * a->y_b + h * a->y_h + place.y * a->y_i;
     r.cos = a->cos_0 + b_of_angles * a->cos_b + angles * a->cos_i;
@@ -42,26 +40,71 @@ static inline real2 rotated_pair(__global const void *x, __global const void *co
     return (real2)(x1 * c - x2 * s, x1 * s + x2 * c);
 }
 
-/* A work-item owns a pair, or a dim that is not rotated, and reads before it writes: y may be x. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
-void rotate_rows(__global const void *x, __global void *y, __global const void *cosines, __global const void *sines,
-                 __global const int *rows, __global const int2 *places, const cla_rotary_args a) {
-    const int parts = a.D - a.pairs;
-    const long n = get_global_id(0);
-    if (n >= (long)a.B * a.H * a.N * parts)
-        return;
-    const row_starts r = starts_of(n, parts, rows, places, &a);
-    if (r.nowhere)
-        return;
-    if (r.part >= a.pairs) {
-        const int d = r.part + a.pairs;
-        cla_store(y, r.y + d * a.y_d, a.y_type, cla_load(x, r.x + d * a.x_d, a.x_type));
+/* Part `part` of a row: a pair, or a dim that is not rotated. Reads before it writes: y may be x. */
+static inline void move_part(__global const void *x, __global void *y, __global const void *cosines,
+                             __global const void *sines, const row_starts *r, int part, const cla_rotary_args *a) {
+    if (part >= a->pairs) {
+        const int d = part + a->pairs;
+        cla_store(y, r->y + d * a->y_d, a->y_type, cla_load(x, r->x + d * a->x_d, a->x_type));
         return;
     }
-    const int2 d = dims_of(r.part, &a);
-    const real2 z = rotated_pair(x, cosines, sines, &r, r.part, &a);
-    cla_store(y, r.y + d.x * a.y_d, a.y_type, z.x);
-    cla_store(y, r.y + d.y * a.y_d, a.y_type, z.y);
+    const int2 d = dims_of(part, a);
+    const real2 z = rotated_pair(x, cosines, sines, r, part, a);
+    cla_store(y, r->y + d.x * a->y_d, a->y_type, z.x);
+    cla_store(y, r->y + d.y * a->y_d, a->y_type, z.y);
+}
+
+#if BY_ROW
+/* The same of all parts where everything is of type real, without asking for types at each number. */
+static inline void move_real(__global const real *x, __global real *y, __global const real *cosines,
+                             __global const real *sines, const cla_rotary_args *a) {
+    for (int e = 0; e < a->pairs; e++) {
+        const int2 d = dims_of(e, a);
+        const real c = cosines[e * a->cos_d], s = sines[e * a->sin_d], x1 = x[d.x * a->x_d], x2 = x[d.y * a->x_d];
+        y[d.x * a->y_d] = x1 * c - x2 * s;
+        y[d.y * a->y_d] = x1 * s + x2 * c;
+    }
+    for (int d = 2 * a->pairs; d < a->D; d++)
+        y[d * a->y_d] = x[d * a->x_d];
+}
+#endif
+
+/* Work-item n of a rotation. */
+static inline void move_item(__global const void *x, __global void *y, __global const void *cosines,
+                             __global const void *sines, __global const int *rows, __global const int2 *places,
+                             const cla_rotary_args *a, long n) {
+    const int parts = a->D - a->pairs;
+#if BY_ROW
+    const row_starts r = starts_of(n, rows, places, a);
+    if (r.nowhere)
+        return;
+    if (a->x_type == CLA_REAL_TYPE && a->y_type == CLA_REAL_TYPE &&
+        (a->pairs == 0 || (a->cos_type == CLA_REAL_TYPE && a->sin_type == CLA_REAL_TYPE)))
+        move_real((__global const real *)x + r.x, (__global real *)y + r.y, (__global const real *)cosines + r.cos,
+                  (__global const real *)sines + r.sin, a);
+    else
+        for (int part = 0; part < parts; part++)
+            move_part(x, y, cosines, sines, &r, part, a);
+#else
+    const long row = n / parts;
+    const row_starts r = starts_of(row, rows, places, a);
+    if (!r.nowhere)
+        move_part(x, y, cosines, sines, &r, (int)(n - row * parts), a);
+#endif
+}
+
+/* Up to CLA_ROTATIONS of them, whose work-items follow one another. */
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+void rotate_rows(__global const void *x0, __global void *y0, __global const void *x1, __global void *y1,
+                 __global const void *x2, __global void *y2, __global const void *cosines, __global const void *sines,
+                 __global const int *rows, __global const int2 *places, const cla_rotary_sets a) {
+    const long n = get_global_id(0);
+    if (n < a.ends[0])
+        move_item(x0, y0, cosines, sines, rows, places, &a.set[0], n);
+    else if (n < a.ends[1])
+        move_item(x1, y1, cosines, sines, rows, places, &a.set[1], n - a.ends[0]);
+    else if (n < a.ends[2])
+        move_item(x2, y2, cosines, sines, rows, places, &a.set[2], n - a.ends[1]);
 }
 
 /* 0 where it would be infinite: the scale is 0 in f16 then. */
@@ -89,21 +132,22 @@ static inline void store_block(__global uchar *block, const float *x, int type) 
         }
 }
 
-/* A work-item owns a block of a quantised y. */
+/* A work-item owns a block of a quantised y; one rotation. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void rotate_to_blocks(__global const void *x, __global void *y, __global const void *cosines,
                       __global const void *sines, __global const int *rows, __global const int2 *places,
                       const cla_rotary_args a) {
     const int parts = a.D / 32;
-    const long n = get_global_id(0);
+    const long n = get_global_id(0), row = n / parts;
+    const int first = (int)(n - row * parts) * 32;
     if (n >= (long)a.B * a.H * a.N * parts)
         return;
-    const row_starts r = starts_of(n, parts, rows, places, &a);
+    const row_starts r = starts_of(row, rows, places, &a);
     if (r.nowhere)
         return;
     float block[32];
     for (int i = 0; i < 32; i++) {
-        const int d = r.part * 32 + i;
+        const int d = first + i;
         if (d >= 2 * a.pairs) {
             block[i] = (float)cla_load(x, r.x + d * a.x_d, a.x_type);
         } else {
@@ -112,5 +156,5 @@ void rotate_to_blocks(__global const void *x, __global void *y, __global const v
             block[i] = (float)(second ? z.y : z.x);
         }
     }
-    store_block((__global uchar *)cla_at(y, r.y + r.part * 32, a.y_type), block, a.y_type);
+    store_block((__global uchar *)cla_at(y, r.y + first, a.y_type), block, a.y_type);
 }

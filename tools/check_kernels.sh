@@ -14,7 +14,8 @@ preludes=(args.h real.clh reduce.clh mask.clh) # the order of runtime/program.c
 # One row a key: file, then its defines (see the head comment of the file). REAL is added, 32 and 64.
 keys=(
     "copy.cl WG=64"
-    "cache.cl WG=64"
+    "cache.cl WG=64 BY_ROW=0"
+    "cache.cl WG=1 BY_ROW=1"
     "merge.cl WG=64"
     "peak.cl LANES=8 WG=1 CHAINS=12 HINT="
     "peak.cl LANES=1 WG=64 CHAINS=8 HINT="

@@ -5,6 +5,7 @@
 #include "ops/operand.h"
 #include "ops/rotary.h"
 #include "ops/staging.h"
+#include "tensor/dtype.h"
 #include "tensor/view.h"
 #include <stdlib.h>
 
@@ -18,8 +19,9 @@ typedef struct {
     int64_t B, Hk, L;
     int64_t capacity, page_size; /* slots of a batch; page_size 0: in one piece */
     bool present[2];             /* k, v */
-    cla_rotation rotations[2];
-    int32_t *places; /* [B, L, 2] */
+    cla_rotation rotations[3];   /* k, v, q */
+    int32_t *places;             /* [B, L, 2] */
+    int32_t *rows;               /* [B, L] of tables */
     double *table;
 } append;
 
@@ -156,11 +158,27 @@ done:
 
 /* ---- places and angles ---- */
 
+/* Whether all batches append all their rows behind as many slots, at the same positions. */
+static bool is_even(const append *a) {
+    const clattn_cache_append_args *args = a->args;
+    for (int64_t b = 0; b < a->B; b++)
+        if (args->cache_lengths[b] != args->cache_lengths[0] || new_rows(a, b) != a->L ||
+            (args->offsets && args->offsets[b] != args->offsets[0]))
+            return false;
+    return a->B > 0;
+}
+
 static clattn_status find_places(append *a) {
     clattn_status status = CLATTN_OK;
     const clattn_cache_append_args *args = a->args;
     int64_t count;
     CLA_CHECK(cla_mul(a->B, a->L, &count), CLATTN_E_SHAPE, "k, v: more rows than 64 bits count");
+    if (is_even(a) && !a->page_size) { /* they are a view of the cache */
+        for (int i = 0; i < 2; i++)
+            if (a->present[i])
+                a->rotations[i].y = clattn_tensor_slice(a->rotations[i].y, 2, args->cache_lengths[0], a->L);
+        goto done;
+    }
     CLA_TRY(cla_alloc((size_t)count, 2 * sizeof *a->places, "places", &a->places));
     for (int64_t b = 0; b < a->B; b++)
         for (int64_t i = 0; i < a->L; i++) {
@@ -177,25 +195,61 @@ done:
     return status;
 }
 
-static clattn_status find_angles(append *a) {
+static int64_t position_of(const append *a, int64_t b, int64_t i) {
+    return a->args->cache_lengths[b] + i + (a->args->offsets ? a->args->offsets[b] : 0);
+}
+
+/* The caller's tables: by row, or where positions are the same in all batches a view of their rows. */
+static clattn_status take_tables(clattn_context *context, append *a) {
     clattn_status status = CLATTN_OK;
     const clattn_cache_append_args *args = a->args;
     cla_rotation *r = &a->rotations[0];
+    const clattn_tensor *const given[] = {&args->cos, &args->sin};
+    clattn_tensor *const tables[] = {&r->cos, &r->sin};
+    static const char *const names[] = {"cos", "sin"};
+    char text[200];
+    const bool even = is_even(a);
+    for (int t = 0; t < 2; t++) {
+        CLA_TRY(cla_operand_take(context, given[t], names[t], CLA_OPERAND_FLOATS, tables[t]));
+        CLA_CHECK(given[t]->rank == 2 && given[t]->shape[1] == r->pairs, CLATTN_E_SHAPE,
+                  "%s %s: should be [positions, %lld]", names[t], cla_shape_text(given[t], text, sizeof text),
+                  (long long)r->pairs);
+        for (int i = 0; i < 2; i++)
+            if (a->present[i])
+                CLA_TRY(cla_operand_apart(tables[t], names[t], &a->rotations[i].y, cache_names[i]));
+        if (cla_present(&args->q))
+            CLA_TRY(cla_operand_apart(tables[t], names[t], &a->rotations[2].y, "q"));
+    }
+    if (!even)
+        CLA_TRY(cla_alloc((size_t)(a->B * a->L), sizeof *a->rows, "positions", &a->rows));
+    for (int64_t row = 0; row < a->B * a->L; row++) {
+        const int64_t position = position_of(a, row / a->L, row % a->L);
+        CLA_CHECK(position >= 0 && position < args->cos.shape[0] && position < args->sin.shape[0], CLATTN_E_ARGUMENT,
+                  "positions: row %lld of batch %lld stands at %lld, and the tables have %lld", (long long)(row % a->L),
+                  (long long)(row / a->L), (long long)position,
+                  (long long)cla_min(args->cos.shape[0], args->sin.shape[0]));
+        if (!even)
+            a->rows[row] = (int32_t)position;
+    }
+    for (int t = 0; t < 2 && even; t++) {
+        *tables[t] = clattn_tensor_slice(*tables[t], 2, position_of(a, 0, 0), a->L);
+        tables[t]->stride[1] = 0;
+    }
+    r->rows = a->rows;
+done:
+    return status;
+}
+
+static clattn_status make_tables(append *a) {
+    clattn_status status = CLATTN_OK;
+    cla_rotation *r = &a->rotations[0];
     const int64_t rows = a->B * a->L;
     int64_t *positions = NULL;
-    if (!args->rotate)
-        goto done;
-    CLA_CHECK(a->present[0], CLATTN_E_ARGUMENT, "rotate: is set, and there is no k to rotate");
-    CLA_TRY(cla_rotary_pairs(&args->rotary, r->x.shape[3], &r->pairs));
-    CLA_TRY(cla_rotary_check_positions(args->offsets, "offsets", a->B));
     CLA_TRY(cla_alloc((size_t)rows, sizeof *positions, "positions", &positions));
-    for (int64_t row = 0; row < rows; row++) {
-        const int64_t b = row / a->L;
-        positions[row] = args->cache_lengths[b] + row % a->L + (args->offsets ? args->offsets[b] : 0);
-    }
-    CLA_TRY(cla_rotary_table(&args->rotary, r->pairs, positions, rows, &a->table));
+    for (int64_t row = 0; row < rows; row++)
+        positions[row] = position_of(a, row / a->L, row % a->L);
+    CLA_TRY(cla_rotary_table(&a->args->rotary, r->pairs, positions, rows, &a->table));
     const int64_t shape[4] = {1, a->B, a->L, r->pairs};
-    r->adjacent = args->rotary.pairs == CLATTN_ROTARY_ADJACENT;
     r->cos = clattn_tensor_host(a->table, CLATTN_F64, 4, shape);
     r->sin = clattn_tensor_host(a->table + rows * r->pairs, CLATTN_F64, 4, shape);
 done:
@@ -203,20 +257,75 @@ done:
     return status;
 }
 
+static clattn_status find_angles(clattn_context *context, append *a) {
+    clattn_status status = CLATTN_OK;
+    const clattn_cache_append_args *args = a->args;
+    cla_rotation *k = &a->rotations[0], *q = &a->rotations[2];
+    const bool given = cla_present(&args->cos) || cla_present(&args->sin);
+    if (!args->rotate) {
+        CLA_CHECK(!given && !cla_present(&args->q), CLATTN_E_ARGUMENT, "%s: is given, and rotate is not set",
+                  given ? "cos" : "q");
+        goto done;
+    }
+    CLA_CHECK(a->present[0], CLATTN_E_ARGUMENT, "rotate: is set, and there is no k to rotate");
+    CLA_TRY(cla_rotary_pairs(&args->rotary, k->x.shape[3], &k->pairs));
+    CLA_TRY(cla_rotary_check_positions(args->offsets, "offsets", a->B));
+    k->adjacent = args->rotary.pairs == CLATTN_ROTARY_ADJACENT;
+    CLA_TRY(given ? take_tables(context, a) : make_tables(a));
+    if (cla_present(&args->q)) {
+        q->pairs = k->pairs, q->adjacent = k->adjacent;
+        q->cos = k->cos, q->sin = k->sin, q->rows = k->rows;
+    }
+done:
+    return status;
+}
+
 /* ---- the call ---- */
 
+/* What is stored as numbers goes together, each cache of blocks by itself. */
 static clattn_status run(clattn_context *context, const append *a) {
     clattn_status status = CLATTN_OK;
-    cla_rotation_job jobs[2] = {{.kernel = NULL}, {.kernel = NULL}};
-    for (int i = 0; i < 2; i++)
-        if (a->present[i])
-            CLA_TRY(cla_rotation_prepare(context, &a->rotations[i], &jobs[i]));
-    for (int i = 0; i < 2; i++)
-        if (a->present[i])
-            CLA_TRY(cla_rotation_launch(context, &jobs[i]));
+    cla_rotation together[CLA_ROTATIONS];
+    cla_rotation_job jobs[CLA_ROTATIONS] = {{.count = 0}};
+    int count = 0, used = 1;
+    for (int i = 0; i < 3; i++) {
+        const cla_rotation *r = &a->rotations[i];
+        if (!cla_present(&r->x) || clattn_tensor_elements(&r->x) == 0)
+            continue;
+        if (cla_is_quantised(r->y.dtype))
+            CLA_TRY(cla_rotation_prepare(context, r, 1, &jobs[used++]));
+        else
+            together[count++] = *r;
+    }
+    CLA_TRY(cla_rotation_prepare(context, together, count, &jobs[0]));
+    for (int i = 0; i < used; i++)
+        CLA_TRY(cla_rotation_launch(context, &jobs[i]));
 done:
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < CLA_ROTATIONS; i++)
         cla_rotation_release(&jobs[i]);
+    return status;
+}
+
+/* Rotated in place, beside the rows of k. */
+static clattn_status take_queries(clattn_context *context, append *a) {
+    clattn_status status = CLATTN_OK;
+    const clattn_tensor *k = &a->rotations[0].x;
+    clattn_tensor *q = &a->rotations[2].x;
+    char text[200];
+    if (!cla_present(&a->args->q))
+        goto done;
+    CLA_TRY(cla_operand_take(context, &a->args->q, "q", CLA_OPERAND_OUTPUT, q));
+    CLA_CHECK(a->present[0] && q->shape[0] == a->B && q->shape[2] == a->L && q->shape[3] == k->shape[3], CLATTN_E_SHAPE,
+              "q %s: should be [%lld, heads, %lld, %lld], as k", cla_shape_text(q, text, sizeof text), (long long)a->B,
+              (long long)a->L, (long long)(a->present[0] ? k->shape[3] : 0));
+    a->rotations[2].y = *q;
+    for (int i = 0; i < 2; i++)
+        if (a->present[i]) {
+            CLA_CHECK(!cla_view_meets(&a->rotations[i].x, q), CLATTN_E_ARGUMENT, "q: shares elements with %s",
+                      new_names[i]);
+            CLA_TRY(cla_operand_apart(&a->rotations[i].y, cache_names[i], q, "q"));
+        }
+done:
     return status;
 }
 
@@ -228,6 +337,7 @@ static clattn_status check(clattn_context *context, append *a) {
     CLA_TRY(check_table(a));
     CLA_TRY(check_lengths(a));
     CLA_TRY(check_pages(a));
+    CLA_TRY(take_queries(context, a));
 done:
     return status;
 }
@@ -239,17 +349,19 @@ clattn_status clattn_cache_append(clattn_context *context, const clattn_cache_ap
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "cache_append: %s is NULL", context ? "args" : "context");
     CLA_TRY(check(context, &a));
     CLA_TRY(find_places(&a));
-    CLA_TRY(find_angles(&a));
-    const cla_staged tensors[] = {{&a.rotations[0].x, CLA_IN},
-                                  {&a.rotations[1].x, CLA_IN},
-                                  {&a.rotations[0].y, CLA_INOUT},
-                                  {&a.rotations[1].y, CLA_INOUT}};
-    status = cla_staging_begin(context, tensors, sizeof tensors / sizeof *tensors, &staging);
+    CLA_TRY(find_angles(context, &a));
+    cla_rotation *k = &a.rotations[0], *v = &a.rotations[1], *q = &a.rotations[2];
+    const bool tables = cla_present(&args->cos);
+    const cla_staged tensors[] = {{&k->x, CLA_IN},    {&v->x, CLA_IN},   {&k->y, CLA_INOUT}, {&v->y, CLA_INOUT},
+                                  {&q->y, CLA_INOUT}, {&k->cos, CLA_IN}, {&k->sin, CLA_IN}};
+    status = cla_staging_begin(context, tensors, tables ? 7 : 5, &staging);
+    q->x = q->y, q->cos = k->cos, q->sin = k->sin;
     if (status == CLATTN_OK)
         status = run(context, &a);
     status = cla_staging_end(&staging, status);
 done:
     cla_free(a.places);
+    cla_free(a.rows);
     cla_free(a.table);
     return status;
 }

@@ -183,8 +183,8 @@ done:
 
 static clattn_status run(clattn_context *context, const cla_rotation *rotation) {
     clattn_status status = CLATTN_OK;
-    cla_rotation_job job = {0};
-    CLA_TRY(cla_rotation_prepare(context, rotation, &job));
+    cla_rotation_job job = {.count = 0};
+    CLA_TRY(cla_rotation_prepare(context, rotation, 1, &job));
     CLA_TRY(cla_rotation_launch(context, &job));
 done:
     cla_rotation_release(&job);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rotations: prepared, then enqueued, or computed at once on the `cpu` context. */
-#include "args.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "ops/rotary.h"
@@ -15,6 +14,10 @@ static bool is_wide(const cla_rotation *a) {
     const bool of_tables =
         (a->cos.buffer && a->cos.dtype == CLATTN_F64) || (a->sin.buffer && a->sin.dtype == CLATTN_F64);
     return a->x.dtype == CLATTN_F64 || a->y.dtype == CLATTN_F64 || of_tables;
+}
+
+static bool is_by_row(const clattn_context *context) {
+    return cla_context_device(context)->device_class == CLATTN_DEVICE_CPU;
 }
 
 /* A dense host array of f64 to the device, as the type of the sums. */
@@ -42,31 +45,55 @@ static clattn_status send_ints(clattn_context *context, const int32_t *data, int
 
 static bool is_empty(const cla_rotation *a) { return clattn_tensor_elements(&a->x) == 0; }
 
-clattn_status cla_rotation_prepare(clattn_context *context, const cla_rotation *rotation, cla_rotation_job *job) {
+/* What the job's rotations share, from the first that has it. */
+static clattn_status send_shared(clattn_context *context, bool wide, cla_rotation_job *job) {
     clattn_status status = CLATTN_OK;
-    const bool wide = is_wide(rotation), blocks = cla_is_quantised(rotation->y.dtype);
-    const int64_t rows = rotation->x.shape[0] * rotation->x.shape[2];
-    *job = (cla_rotation_job){.rotation = *rotation};
-    if (cla_context_is_cpu(context) || is_empty(rotation))
+    const cla_rotation *angles = NULL, *placed = NULL;
+    for (int i = job->count - 1; i >= 0; i--) {
+        angles = job->rotations[i].pairs > 0 ? &job->rotations[i] : angles;
+        placed = job->rotations[i].places ? &job->rotations[i] : placed;
+    }
+    if (angles) {
+        job->cos_at = angles->cos, job->sin_at = angles->sin;
+        CLA_TRY(send_table(context, wide, &job->cos_at, &job->cos));
+        CLA_TRY(send_table(context, wide, &job->sin_at, &job->sin));
+        CLA_TRY(send_ints(context, angles->rows, angles->x.shape[0] * angles->x.shape[2], &job->rows));
+    }
+    if (placed)
+        CLA_TRY(send_ints(context, placed->places, 2 * placed->x.shape[0] * placed->x.shape[2], &job->places));
+done:
+    return status;
+}
+
+clattn_status cla_rotation_prepare(clattn_context *context, const cla_rotation *rotations, int count,
+                                   cla_rotation_job *job) {
+    clattn_status status = CLATTN_OK;
+    bool wide = false;
+    *job = (cla_rotation_job){.count = count};
+    for (int i = 0; i < count; i++) {
+        job->rotations[i] = rotations[i];
+        wide = wide || is_wide(&rotations[i]);
+    }
+    if (cla_context_is_cpu(context) || count == 0 || is_empty(&rotations[0]))
         return CLATTN_OK;
     CLA_CHECK(!wide || cla_context_device(context)->has_f64, CLATTN_E_UNSUPPORTED,
               "f64 needs cl_khr_fp64, which %s lacks", cla_context_device(context)->name);
+    const bool blocks = cla_is_quantised(rotations[0].y.dtype), by_row = is_by_row(context) && !blocks;
+    const size_t group = by_row ? 1 : WORK_GROUP;
     cla_key key = cla_key_make("cache.cl", blocks ? "rotate_to_blocks" : "rotate_rows");
     cla_key_define(&key, "REAL", wide ? 64 : 32);
-    cla_key_define(&key, "WG", WORK_GROUP);
-    CLA_TRY(cla_kernel_create(context, &key, WORK_GROUP, &job->kernel));
-    CLA_TRY(send_table(context, wide, &job->rotation.cos, &job->cos));
-    CLA_TRY(send_table(context, wide, &job->rotation.sin, &job->sin));
-    CLA_TRY(send_ints(context, rotation->rows, rows, &job->rows));
-    CLA_TRY(send_ints(context, rotation->places, 2 * rows, &job->places));
+    cla_key_define(&key, "WG", (int64_t)group);
+    cla_key_define(&key, "BY_ROW", by_row);
+    CLA_TRY(cla_kernel_create(context, &key, group, &job->kernel));
+    CLA_TRY(send_shared(context, wide, job));
 done:
     if (status != CLATTN_OK)
         cla_rotation_release(job);
     return status;
 }
 
-static cla_rotary_args args_of(const cla_rotation *r) {
-    const clattn_tensor *x = &r->x, *y = &r->y, *c = &r->cos, *s = &r->sin;
+static cla_rotary_args args_of(const cla_rotation_job *job, const cla_rotation *r) {
+    const clattn_tensor *x = &r->x, *y = &r->y, *c = &job->cos_at, *s = &job->sin_at;
     cla_rotary_args a = {.B = (cl_int)x->shape[0],
                          .H = (cl_int)x->shape[1],
                          .N = (cl_int)x->shape[2],
@@ -92,32 +119,66 @@ static void find_host(clattn_tensor *t) {
         t->host = cla_buffer_host(t->buffer);
 }
 
-clattn_status cla_rotation_launch(clattn_context *context, const cla_rotation_job *job) {
-    cla_rotation r = job->rotation;
-    if (is_empty(&r))
-        return CLATTN_OK;
-    if (cla_context_is_cpu(context)) {
-        find_host(&r.x);
-        find_host(&r.y);
-        find_host(&r.cos);
-        find_host(&r.sin);
-        cla_ref_rotate(&r);
-        return CLATTN_OK;
-    }
-    const cla_rotary_args a = args_of(&r);
-    const int64_t parts = cla_is_quantised(r.y.dtype) ? r.x.shape[3] / CLA_BLOCK : r.x.shape[3] - r.pairs;
-    const int64_t items = r.x.shape[0] * r.x.shape[1] * r.x.shape[2] * parts;
-    const cla_arg args[] = {CLA_ARG_BUFFER(r.x.buffer),
-                            CLA_ARG_BUFFER(r.y.buffer),
-                            CLA_ARG_BUFFER(r.cos.buffer),
-                            CLA_ARG_BUFFER(r.sin.buffer),
+static clattn_status launch_blocks(clattn_context *context, const cla_rotation_job *job) {
+    const cla_rotation *r = &job->rotations[0];
+    const cla_rotary_args a = args_of(job, r);
+    const int64_t items = r->x.shape[0] * r->x.shape[1] * r->x.shape[2] * (r->x.shape[3] / CLA_BLOCK);
+    const cla_arg args[] = {CLA_ARG_BUFFER(r->x.buffer),
+                            CLA_ARG_BUFFER(r->y.buffer),
+                            CLA_ARG_BUFFER(job->cos_at.buffer),
+                            CLA_ARG_BUFFER(job->sin_at.buffer),
                             CLA_ARG_BUFFER(job->rows),
                             CLA_ARG_BUFFER(job->places),
                             CLA_ARG_VALUE(a)};
+    return cla_launch(context, job->kernel, cla_ceil_div(items, WORK_GROUP), args, (int)(sizeof args / sizeof *args));
+}
+
+static clattn_status launch_rows(clattn_context *context, const cla_rotation_job *job) {
+    const cla_rotation *r = job->rotations;
+    const bool by_row = is_by_row(context);
+    cla_rotary_sets a = {.ends = {0}};
+    int64_t items = 0;
+    for (int i = 0; i < CLA_ROTATIONS; i++) {
+        if (i < job->count) {
+            const int64_t *n = r[i].x.shape;
+            a.set[i] = args_of(job, &r[i]);
+            items += n[0] * n[1] * n[2] * (by_row ? 1 : n[3] - r[i].pairs);
+        }
+        a.ends[i] = items;
+    }
+    const cla_arg args[] = {CLA_ARG_BUFFER(r[0].x.buffer),
+                            CLA_ARG_BUFFER(r[0].y.buffer),
+                            CLA_ARG_BUFFER(r[1].x.buffer),
+                            CLA_ARG_BUFFER(r[1].y.buffer),
+                            CLA_ARG_BUFFER(r[2].x.buffer),
+                            CLA_ARG_BUFFER(r[2].y.buffer),
+                            CLA_ARG_BUFFER(job->cos_at.buffer),
+                            CLA_ARG_BUFFER(job->sin_at.buffer),
+                            CLA_ARG_BUFFER(job->rows),
+                            CLA_ARG_BUFFER(job->places),
+                            CLA_ARG_VALUE(a)};
+    return cla_launch(context, job->kernel, by_row ? items : cla_ceil_div(items, WORK_GROUP), args,
+                      (int)(sizeof args / sizeof *args));
+}
+
+clattn_status cla_rotation_launch(clattn_context *context, const cla_rotation_job *job) {
+    if (job->count == 0 || is_empty(&job->rotations[0]))
+        return CLATTN_OK;
+    if (cla_context_is_cpu(context)) {
+        for (int i = 0; i < job->count; i++) {
+            cla_rotation r = job->rotations[i];
+            find_host(&r.x);
+            find_host(&r.y);
+            find_host(&r.cos);
+            find_host(&r.sin);
+            cla_ref_rotate(&r);
+        }
+        return CLATTN_OK;
+    }
     const clattn_status begun = cla_queue_begin(context, 0, NULL);
     if (begun != CLATTN_OK)
         return begun;
-    return cla_launch(context, job->kernel, cla_ceil_div(items, WORK_GROUP), args, (int)(sizeof args / sizeof *args));
+    return cla_is_quantised(job->rotations[0].y.dtype) ? launch_blocks(context, job) : launch_rows(context, job);
 }
 
 void cla_rotation_release(cla_rotation_job *job) {
@@ -126,5 +187,5 @@ void cla_rotation_release(cla_rotation_job *job) {
     clattn_buffer_destroy(job->sin);
     clattn_buffer_destroy(job->rows);
     clattn_buffer_destroy(job->places);
-    *job = (cla_rotation_job){0};
+    *job = (cla_rotation_job){.count = 0};
 }

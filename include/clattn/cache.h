@@ -64,15 +64,19 @@ typedef struct clattn_cache_append_args {
     bool rotate; /* k is rotated on its way, by position cache_lengths[b] + i + offsets[b] */
     clattn_rotary_options rotary;
     const int64_t *offsets; /* host array [B], NULL = 0 */
+    clattn_tensor q;        /* optional, where k is rotated: [B, H, L, D], rotated in place by the same positions */
+    clattn_tensor cos, sin; /* optional: [positions, dims / 2] each, as in clattn_rotary, instead of the options' */
 } clattn_cache_append_args;
 
-/* Appends; other slots keep their bits. Attention over the cache then has key_lengths of cache_lengths + L.
+/* Appends, all of it in one launch where no cache is of blocks; other slots keep their bits. Attention over the cache
+ * then has key_lengths of cache_lengths + L.
  * Shapes   any strides; a cache may not overlap itself. Rank 2 to 4 as in attention, 4 in pages.
- * Dtypes   k, v: f32, f16, bf16, f64; caches: these, q8_0 and q4_0 (quantised as clattn_convert does), each its own.
+ * Dtypes   k, v, q, cos, sin: f32, f16, bf16, f64; caches: these, q8_0 and q4_0 (quantised as clattn_convert does),
+ *          each its own.
  * Async    enqueued; returns at once unless a tensor is a host array on an OpenCL device.
  * Errors   CLATTN_E_LIMIT where a batch's rows do not fit (with its number and sizes); CLATTN_E_SHAPE, CLATTN_E_DTYPE,
- *          CLATTN_E_ARGUMENT (a page outside the cache, or written by two batches), CLATTN_E_UNSUPPORTED. Nothing is
- *          written then. */
+ *          CLATTN_E_ARGUMENT (a page outside the cache, or written by two batches; positions outside the tables),
+ *          CLATTN_E_UNSUPPORTED. Nothing is written then. */
 CLATTN_API clattn_status clattn_cache_append(clattn_context *context, const clattn_cache_append_args *args);
 
 #ifdef __cplusplus
