@@ -12,34 +12,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LAYERS = 96, STAGES = MAX_LAYERS + 8 };
+enum { MAX_LAYERS = 96 };
 
 typedef struct config {
     int64_t E, heads, layers, inner, vocabulary, positions, types, max_tokens;
     double epsilon;
 } config;
 
-typedef struct layer {
-    clattn_tensor qkv_w, qkv_b, out_w, out_b, norm1_w, norm1_b, up_w, up_b, down_w, down_b, norm2_w, norm2_b;
-} layer;
-
-/* States of one text on the host, to be written. */
-typedef struct stages {
-    clattn_named_array arrays[STAGES];
-    char names[STAGES][16];
-    size_t count;
-} stages;
-
 struct bert {
     clattn_context *context;
     config c;
-    clattn_dtype dtype;
     weights *w;
-    clattn_tensor words, positions, norm_w, norm_b;
-    layer layers[MAX_LAYERS];
-    /* States of the batch at hand; they grow with it. Tokens: x, y, o [E], qkv [3 E], inner. Texts: mean [E]. */
-    clattn_buffer *x, *y, *o, *qkv, *inner, *mean;
-    stages *record; /* NULL: none */
+    clattn_tensor words, positions;
+    clattn_norm_weights norm;
+    clattn_encoder_layer_weights layers[MAX_LAYERS];
+    clattn_encoder *encoder;
+    clattn_buffer *x, *mean; /* of the batch at hand, and grow with it: [B, N, E], [B, E] */
 };
 
 /* ---- the folder ---- */
@@ -120,14 +108,28 @@ bool bert_token_limit(const char *folder, int64_t *tokens) {
 
 /* ---- weights ---- */
 
+static bool load_linear(bert *b, const char *prefix, const char *name, int64_t rows, int64_t columns, clattn_tensor *w,
+                        clattn_tensor *bias) {
+    char path[128];
+    snprintf(path, sizeof path, "%s%s.", prefix, name);
+    return weights_take(b->w, path, "weight", 2, (int64_t[]){rows, columns}, w) &&
+           weights_take(b->w, path, "bias", 1, &rows, bias);
+}
+
+static bool load_norm(bert *b, const char *prefix, const char *name, clattn_norm_weights *norm) {
+    char path[128];
+    snprintf(path, sizeof path, "%s%s.", prefix, name);
+    return weights_take(b->w, path, "weight", 1, &b->c.E, &norm->weight) &&
+           weights_take(b->w, path, "bias", 1, &b->c.E, &norm->bias);
+}
+
 /* Word embeddings, and the sum of what does not depend on the word: positions, and the type 0 of every token. */
 static bool load_embeddings(bert *b) {
     const config *c = &b->c;
     clattn_array positions = {0}, types = {0};
     bool ok =
         weights_take(b->w, "embeddings.", "word_embeddings.weight", 2, (int64_t[]){c->vocabulary, c->E}, &b->words) &&
-        weights_take(b->w, "embeddings.", "LayerNorm.weight", 1, &c->E, &b->norm_w) &&
-        weights_take(b->w, "embeddings.", "LayerNorm.bias", 1, &c->E, &b->norm_b) &&
+        load_norm(b, "embeddings.", "LayerNorm", &b->norm) &&
         weights_read(b->w, "embeddings.position_embeddings.weight", 2, (int64_t[]){c->positions, c->E}, &positions) &&
         weights_read(b->w, "embeddings.token_type_embeddings.weight", 2, (int64_t[]){c->types, c->E}, &types);
     if (ok) {
@@ -145,24 +147,25 @@ static bool load_embeddings(bert *b) {
 
 static bool load_layer(bert *b, int64_t i) {
     static const char *const qkv[] = {"query", "key", "value"};
-    char prefix[64];
+    char prefix[64], self[96];
     const int64_t E = b->c.E, F = b->c.inner;
-    const int64_t square[] = {E, E}, up[] = {F, E}, down[] = {E, F};
-    layer *l = &b->layers[i];
-    snprintf(prefix, sizeof prefix, "encoder.layer.%d.attention.self.", (int)i);
-    bool ok = weights_stack(b->w, prefix, qkv, 3, ".weight", 2, square, &l->qkv_w) &&
-              weights_stack(b->w, prefix, qkv, 3, ".bias", 1, &E, &l->qkv_b);
+    clattn_encoder_layer_weights *l = &b->layers[i];
     snprintf(prefix, sizeof prefix, "encoder.layer.%d.", (int)i);
-    return ok && weights_take(b->w, prefix, "attention.output.dense.weight", 2, square, &l->out_w) &&
-           weights_take(b->w, prefix, "attention.output.dense.bias", 1, &E, &l->out_b) &&
-           weights_take(b->w, prefix, "attention.output.LayerNorm.weight", 1, &E, &l->norm1_w) &&
-           weights_take(b->w, prefix, "attention.output.LayerNorm.bias", 1, &E, &l->norm1_b) &&
-           weights_take(b->w, prefix, "intermediate.dense.weight", 2, up, &l->up_w) &&
-           weights_take(b->w, prefix, "intermediate.dense.bias", 1, &F, &l->up_b) &&
-           weights_take(b->w, prefix, "output.dense.weight", 2, down, &l->down_w) &&
-           weights_take(b->w, prefix, "output.dense.bias", 1, &E, &l->down_b) &&
-           weights_take(b->w, prefix, "output.LayerNorm.weight", 1, &E, &l->norm2_w) &&
-           weights_take(b->w, prefix, "output.LayerNorm.bias", 1, &E, &l->norm2_b);
+    snprintf(self, sizeof self, "%sattention.self.", prefix);
+    return weights_stack(b->w, self, qkv, 3, ".weight", 2, (int64_t[]){E, E}, &l->self_attn.in_proj) &&
+           weights_stack(b->w, self, qkv, 3, ".bias", 1, &E, &l->self_attn.in_bias) &&
+           load_linear(b, prefix, "attention.output.dense", E, E, &l->self_attn.out, &l->self_attn.out_bias) &&
+           load_norm(b, prefix, "attention.output.LayerNorm", &l->norm1) &&
+           load_linear(b, prefix, "intermediate.dense", F, E, &l->feedforward.linear1, &l->feedforward.linear1_bias) &&
+           load_linear(b, prefix, "output.dense", E, F, &l->feedforward.linear2, &l->feedforward.linear2_bias) &&
+           load_norm(b, prefix, "output.LayerNorm", &l->norm2);
+}
+
+static bool make_encoder(bert *b) {
+    const clattn_encoder_weights all = {.layers = b->layers, .count = b->c.layers};
+    const clattn_layer_options options = {
+        .heads = b->c.heads, .activation = CLATTN_ACTIVATION_GELU, .norm_epsilon = b->c.epsilon};
+    return done(clattn_encoder_create(b->context, &all, &options, &b->encoder));
 }
 
 bert *bert_open(clattn_context *context, const char *folder, clattn_dtype dtype) {
@@ -173,14 +176,13 @@ bert *bert_open(clattn_context *context, const char *folder, clattn_dtype dtype)
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
     if (ok) {
         b->context = context;
-        b->dtype = dtype;
         ok = read_config(folder, &b->c);
     }
     if (ok)
         ok = (b->w = weights_open(context, path, dtype)) && load_embeddings(b);
     for (int64_t i = 0; ok && i < b->c.layers; i++)
         ok = load_layer(b, i);
-    if (ok && weights_all_used(b->w, unneeded))
+    if (ok && weights_all_used(b->w, unneeded) && make_encoder(b))
         return b;
     bert_close(b);
     return NULL;
@@ -189,9 +191,9 @@ bert *bert_open(clattn_context *context, const char *folder, clattn_dtype dtype)
 void bert_close(bert *b) {
     if (!b)
         return;
-    clattn_buffer *const scratch[] = {b->x, b->y, b->o, b->qkv, b->inner, b->mean};
-    for (size_t i = 0; i < sizeof scratch / sizeof *scratch; i++)
-        clattn_buffer_destroy(scratch[i]);
+    clattn_encoder_destroy(b->encoder);
+    clattn_buffer_destroy(b->x);
+    clattn_buffer_destroy(b->mean);
     weights_close(b->w);
     free(b);
 }
@@ -201,8 +203,8 @@ int64_t bert_vocabulary(const bert *b) { return b->c.vocabulary; }
 
 /* ---- forward ---- */
 
-static bool grow(bert *b, clattn_buffer **buffer, int64_t numbers, clattn_dtype dtype) {
-    const size_t bytes = (size_t)numbers * clattn_dtype_size(dtype);
+static bool grow(bert *b, clattn_buffer **buffer, int64_t numbers) {
+    const size_t bytes = clattn_dtype_bytes(CLATTN_F32, (size_t)numbers);
     if (*buffer && clattn_buffer_bytes(*buffer) >= bytes)
         return true;
     clattn_buffer_destroy(*buffer);
@@ -210,139 +212,112 @@ static bool grow(bert *b, clattn_buffer **buffer, int64_t numbers, clattn_dtype 
     return done(clattn_buffer_create(b->context, bytes, buffer));
 }
 
-/* Numbers of a tensor of rank 2 or 3, row-major, in f32. */
-static bool download(const clattn_tensor *t, float *out) {
-    const size_t bytes = clattn_buffer_bytes(t->buffer), size = clattn_dtype_size(t->dtype);
-    float *all = malloc(bytes / size * sizeof *all + 1);
-    void *stored = malloc(bytes + 1);
-    bool ok = (all && stored) || complain("out of memory");
-    ok = ok && done(clattn_buffer_download(t->buffer, 0, stored, bytes)) &&
-         done(clattn_convert(all, CLATTN_F32, stored, t->dtype, bytes / size));
-    const int64_t depth = t->rank == 3 ? t->shape[2] : 1;
-    for (int64_t i = 0; ok && i < t->shape[0] * t->shape[1] * depth; i++)
-        out[i] = all[t->offset + i / depth / t->shape[1] * t->stride[0] + i / depth % t->shape[1] * t->stride[1] +
-                     (depth > 1 ? i % depth * t->stride[2] : 0)];
-    free(all);
-    free(stored);
-    return ok;
-}
-
-/* Notes a state, where they are asked for. */
-static bool note(bert *b, const char *name, clattn_tensor t) {
-    stages *s = b->record;
-    if (!s)
-        return true;
-    clattn_array array = {0};
-    if (!done(clattn_array_create(CLATTN_F32, t.rank, t.shape, &array)))
-        return false;
-    snprintf(s->names[s->count], sizeof s->names[0], "%s", name);
-    s->arrays[s->count] = (clattn_named_array){s->names[s->count], array};
-    s->count++;
-    return download(&t, array.data);
-}
-
-static bool note_numbered(bert *b, int64_t i, clattn_tensor t) {
-    char name[16];
-    snprintf(name, sizeof name, "h%d", (int)i);
-    return note(b, name, t);
-}
-
-static bool linear(bert *b, clattn_tensor x, clattn_tensor w, clattn_tensor bias, clattn_activation activation,
-                   clattn_tensor y) {
-    return done(clattn_linear(b->context,
-                              &(clattn_linear_args){.x = x, .w = w, .bias = bias, .y = y, .activation = activation}));
-}
-
-/* x = norm(x + y) */
-static bool add_norm(bert *b, clattn_tensor y, clattn_tensor x, clattn_tensor w, clattn_tensor bias) {
-    return done(clattn_norm(
-        b->context,
-        &(clattn_norm_args){.x = y, .residual = x, .weight = w, .bias = bias, .y = x, .epsilon = b->c.epsilon}));
-}
-
-/* Heads of a row of E numbers at `first` of rows of `width`: [B, heads, N, E / heads]. */
-static clattn_tensor heads_of(const bert *b, clattn_buffer *buffer, int64_t B, int64_t N, int64_t width,
-                              int64_t first) {
-    const int64_t D = b->c.E / b->c.heads;
-    return (clattn_tensor){.dtype = b->dtype,
-                           .rank = 4,
-                           .shape = {B, b->c.heads, N, D},
-                           .stride = {N * width, D, width, 1},
-                           .offset = first,
-                           .buffer = buffer};
-}
-
-static bool attend(bert *b, int64_t B, int64_t N, const int64_t *lengths, bool first_layer) {
-    const int64_t E = b->c.E;
-    const clattn_attention_args args = {.q = heads_of(b, b->qkv, B, N, 3 * E, 0),
-                                        .k = heads_of(b, b->qkv, B, N, 3 * E, E),
-                                        .v = heads_of(b, b->qkv, B, N, 3 * E, 2 * E),
-                                        .o = heads_of(b, b->o, B, N, E, 0),
-                                        .key_lengths = lengths};
-    if (!done(clattn_attention(b->context, &args)))
-        return false;
-    if (!b->record || !first_layer)
-        return true;
-    static const char *const names[] = {"q0", "k0", "v0"};
-    bool ok = true;
-    for (int i = 0; ok && i < 3; i++) {
-        clattn_tensor t = heads_of(b, b->qkv, B, N, 3 * E, i * E);
-        t.rank = 3; /* of the one text */
-        memmove(t.shape, t.shape + 1, 3 * sizeof *t.shape);
-        memmove(t.stride, t.stride + 1, 3 * sizeof *t.stride);
-        ok = note(b, names[i], t);
-    }
-    return ok && note(b, "o0", clattn_tensor_buffer(b->o, b->dtype, 2, (int64_t[]){N, E}));
-}
-
-/* x of all tokens to their states after the last layer. */
-static bool encode(bert *b, int64_t B, int64_t N, const int32_t *ids, const int64_t *lengths) {
-    const int64_t E = b->c.E, F = b->c.inner, T = B * N;
-    const clattn_tensor x = clattn_tensor_buffer(b->x, b->dtype, 2, (int64_t[]){T, E}),
-                        y = clattn_tensor_buffer(b->y, b->dtype, 2, (int64_t[]){T, E}),
-                        o = clattn_tensor_buffer(b->o, b->dtype, 2, (int64_t[]){T, E}),
-                        qkv = clattn_tensor_buffer(b->qkv, b->dtype, 2, (int64_t[]){T, 3 * E}),
-                        inner = clattn_tensor_buffer(b->inner, b->dtype, 2, (int64_t[]){T, F});
+/* Tokens [B, N] to x [B, N, E]. */
+static bool embed(bert *b, int64_t B, int64_t N, const int32_t *ids, clattn_tensor x) {
     const clattn_embed_args lookup = {.table = b->words,
                                       .ids = clattn_tensor_host(ids, CLATTN_I32, 2, (int64_t[]){B, N}),
                                       .add = clattn_tensor_slice(b->positions, 0, 0, N),
-                                      .y = clattn_tensor_buffer(b->x, b->dtype, 3, (int64_t[]){B, N, E})};
-    const clattn_norm_args norm = {.x = x, .weight = b->norm_w, .bias = b->norm_b, .y = x, .epsilon = b->c.epsilon};
-    bool ok = done(clattn_embed(b->context, &lookup)) && done(clattn_norm(b->context, &norm)) && note_numbered(b, 0, x);
-    for (int64_t i = 0; ok && i < b->c.layers; i++) {
-        const layer *l = &b->layers[i];
-        ok = linear(b, x, l->qkv_w, l->qkv_b, CLATTN_ACTIVATION_NONE, qkv) && attend(b, B, N, lengths, i == 0) &&
-             linear(b, o, l->out_w, l->out_b, CLATTN_ACTIVATION_NONE, y) && add_norm(b, y, x, l->norm1_w, l->norm1_b) &&
-             linear(b, x, l->up_w, l->up_b, CLATTN_ACTIVATION_GELU, inner) &&
-             linear(b, inner, l->down_w, l->down_b, CLATTN_ACTIVATION_NONE, y) &&
-             add_norm(b, y, x, l->norm2_w, l->norm2_b) && note_numbered(b, i + 1, x);
-    }
-    return ok;
-}
-
-static bool grow_all(bert *b, int64_t B, int64_t N) {
-    const int64_t E = b->c.E, T = B * N;
-    return grow(b, &b->x, T * E, b->dtype) && grow(b, &b->y, T * E, b->dtype) && grow(b, &b->o, T * E, b->dtype) &&
-           grow(b, &b->qkv, 3 * T * E, b->dtype) && grow(b, &b->inner, T * b->c.inner, b->dtype) &&
-           grow(b, &b->mean, B * E, CLATTN_F32);
+                                      .y = x};
+    const clattn_norm_args norm = {
+        .x = x, .weight = b->norm.weight, .bias = b->norm.bias, .y = x, .epsilon = b->c.epsilon};
+    return done(clattn_embed(b->context, &lookup)) && done(clattn_norm(b->context, &norm));
 }
 
 bool bert_embed(bert *b, int64_t B, int64_t N, const int32_t *ids, const int64_t *lengths, float *embeddings) {
-    if (!grow_all(b, B, N) || !encode(b, B, N, ids, lengths))
+    if (!grow(b, &b->x, B * N * b->c.E) || !grow(b, &b->mean, B * b->c.E))
         return false;
-    const clattn_pool_args pool = {.x = clattn_tensor_buffer(b->x, b->dtype, 3, (int64_t[]){B, N, b->c.E}),
+    const clattn_tensor x = clattn_tensor_buffer(b->x, CLATTN_F32, 3, (int64_t[]){B, N, b->c.E});
+    const clattn_encoder_args encode = {.x = x, .y = x, .masks.key_lengths = lengths};
+    const clattn_pool_args pool = {.x = x,
                                    .y = clattn_tensor_buffer(b->mean, CLATTN_F32, 2, (int64_t[]){B, b->c.E}),
                                    .lengths = lengths,
                                    .normalise = true};
-    return done(clattn_pool(b->context, &pool)) &&
+    return embed(b, B, N, ids, x) && done(clattn_encoder_run(b->encoder, &encode)) &&
+           done(clattn_pool(b->context, &pool)) &&
            done(clattn_buffer_download(b->mean, 0, embeddings, (size_t)(B * b->c.E) * sizeof *embeddings));
 }
 
+/* ---- stages ---- */
+
+/* States of one text on the host, to be written. */
+enum { STAGES = MAX_LAYERS + 5 };
+typedef struct stages {
+    clattn_named_array arrays[STAGES];
+    char names[STAGES][16];
+    size_t count;
+} stages;
+
+/* A stage to be filled; {0} after an error. */
+static clattn_tensor add_stage(stages *s, const char *name, int64_t number, int rank, const int64_t *shape) {
+    clattn_array array;
+    if (!done(clattn_array_create(CLATTN_F32, rank, shape, &array)))
+        return (clattn_tensor){0};
+    snprintf(s->names[s->count], sizeof s->names[0], "%s%d", name, (int)number);
+    s->arrays[s->count] = (clattn_named_array){s->names[s->count], array};
+    s->count++;
+    return clattn_array_tensor(&array);
+}
+
+/* [N, E] as heads [1, H, N, E / H]. */
+static clattn_tensor heads_of(clattn_tensor rows, int64_t H) {
+    const clattn_tensor t = clattn_tensor_permute(clattn_tensor_split(rows, 1, H), (const int[]){1, 0, 2});
+    return clattn_tensor_split(t, 0, 1);
+}
+
+static void copy_heads(const float *rows, int64_t width, int64_t H, int64_t N, int64_t D, float *heads) {
+    for (int64_t h = 0; h < H; h++)
+        for (int64_t i = 0; i < N; i++)
+            memcpy(heads + (h * N + i) * D, rows + i * width + h * D, (size_t)D * sizeof *heads);
+}
+
+/* What the encoder keeps for itself: queries, keys and values of the first layer, and the attention's result. */
+static bool add_attention(bert *b, stages *s, int64_t N, clattn_tensor x) {
+    static const char *const names[] = {"q", "k", "v"};
+    const int64_t E = b->c.E, H = b->c.heads, D = E / H;
+    const clattn_multihead_weights *w = &b->layers[0].self_attn;
+    clattn_array qkv = {0};
+    bool ok = done(clattn_array_create(CLATTN_F32, 2, (int64_t[]){N, 3 * E}, &qkv));
+    const clattn_tensor y = clattn_array_tensor(&qkv);
+    x = clattn_tensor_buffer(x.buffer, CLATTN_F32, 2, (int64_t[]){N, E});
+    ok = ok &&
+         done(clattn_linear(b->context, &(clattn_linear_args){.x = x, .w = w->in_proj, .bias = w->in_bias, .y = y}));
+    for (int i = 0; ok && i < 3; i++) {
+        const clattn_tensor t = add_stage(s, names[i], 0, 3, (int64_t[]){H, N, D});
+        ok = t.rank > 0;
+        if (ok)
+            copy_heads((const float *)qkv.data + i * E, 3 * E, H, N, D, t.host);
+    }
+    const clattn_tensor o = ok ? add_stage(s, "o", 0, 2, (int64_t[]){N, E}) : (clattn_tensor){0};
+    const clattn_attention_args args = {.q = heads_of(clattn_tensor_slice(y, 1, 0, E), H),
+                                        .k = heads_of(clattn_tensor_slice(y, 1, E, E), H),
+                                        .v = heads_of(clattn_tensor_slice(y, 1, 2 * E, E), H),
+                                        .o = heads_of(o, H)};
+    ok = o.rank > 0 && done(clattn_attention(b->context, &args));
+    clattn_array_free(&qkv);
+    return ok;
+}
+
+static bool add_states(bert *b, stages *s, int64_t N, const int32_t *ids) {
+    const int64_t shape[] = {1, N, b->c.E};
+    clattn_tensor hidden[MAX_LAYERS], h0 = add_stage(s, "h", 0, 2, shape + 1);
+    bool ok = h0.rank > 0;
+    for (int64_t i = 0; ok && i < b->c.layers; i++) {
+        hidden[i] = clattn_tensor_split(add_stage(s, "h", i + 1, 2, shape + 1), 0, 1);
+        ok = hidden[i].rank > 0;
+    }
+    if (!ok || !grow(b, &b->x, N * b->c.E))
+        return false;
+    const clattn_tensor x = clattn_tensor_buffer(b->x, CLATTN_F32, 3, shape);
+    const clattn_encoder_args encode = {.x = x, .y = x, .hidden = hidden};
+    return embed(b, 1, N, ids, x) &&
+           done(clattn_buffer_download(b->x, 0, h0.host, clattn_dtype_bytes(CLATTN_F32, (size_t)(N * b->c.E)))) &&
+           add_attention(b, s, N, x) && done(clattn_encoder_run(b->encoder, &encode));
+}
+
 bool bert_write_stages(bert *b, int64_t N, const int32_t *ids, const char *path) {
-    stages *s = b->record = calloc(1, sizeof *s);
-    const bool ok = (s || complain("out of memory")) && grow_all(b, 1, N) && encode(b, 1, N, ids, &N) &&
+    stages *s = calloc(1, sizeof *s);
+    const bool ok = (s || complain("out of memory")) && add_states(b, s, N, ids) &&
                     done(clattn_safetensors_write(path, s->arrays, s->count, NULL, 0));
-    b->record = NULL;
     for (size_t i = 0; s && i < s->count; i++)
         clattn_array_free(&s->arrays[i].array);
     free(s);

@@ -10,7 +10,7 @@ typedef struct bert bert;
 
 /* How many tokens of a text the model in a folder takes. */
 bool bert_token_limit(const char *folder, int64_t *tokens);
-/* dtype: how weights and states are stored, CLATTN_F32 or CLATTN_F16; sums are in f32. NULL after an error. */
+/* dtype: how weights are stored, CLATTN_F32 or CLATTN_F16; states and sums are in f32. NULL after an error. */
 bert *bert_open(clattn_context *context, const char *folder, clattn_dtype dtype);
 void bert_close(bert *b);               /* NULL is allowed */
 int64_t bert_width(const bert *b);      /* E, of an embedding */

@@ -20,7 +20,7 @@ static const char usage[] =
     "  --json           prints texts, tokens and embeddings as JSON, in place of the table of similarities\n"
     "  --ids            prints token ids, a text a line, and does no more\n"
     "  --device D       opencl, cpu, ... (clattn devices); without: the best there is\n"
-    "  --dtype f32|f16  how weights and states are stored\n"
+    "  --dtype f32|f16  how weights are stored\n"
     "  --batch N        at most so many texts at once (32)\n"
     "  --stages X.safetensors   writes the states of the first text after each layer\n"
     "  --repeat N       does it N times and tells the shortest time\n";
