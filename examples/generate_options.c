@@ -25,6 +25,7 @@ static const char usage[] =
     "  --top N           print the N largest logits of each step instead\n"
     "  --logits FILE     write a safetensors file: prompt_ids, ids, and the logits of each step\n"
     "  --then IDS        tokens that follow, whatever the model says: \"7042, 30\"\n"
+    "  --repeat N        does it N times and tells the shortest times\n"
     "  --verbose         memory and times; --profile: times of kernels\n";
 
 typedef enum { FLAG, TEXT, WHOLE, REAL } kind;
@@ -89,14 +90,25 @@ int generate_options_parse(int argc, char **argv, generate_options *out) {
     const char *weights = "stored";
     bool greedy = false, help = false;
     size_t seed = 0;
-    *out = (generate_options){.count = 128};
-    const option list[] = {
-        {"-m", TEXT, &out->model},          {"-p", TEXT, &out->prompt},    {"-f", TEXT, &out->prompt_file},
-        {"-n", WHOLE, &out->count},         {"--greedy", FLAG, &greedy},   {"--temperature", REAL, &out->temperature},
-        {"--seed", WHOLE, &seed},           {"--weights", TEXT, &weights}, {"--no-cache", FLAG, &out->no_cache},
-        {"--device", TEXT, &out->device},   {"--ids", FLAG, &out->ids},    {"--top", WHOLE, &out->top},
-        {"--logits", TEXT, &out->logits},   {"--then", TEXT, &out->then},  {"--verbose", FLAG, &out->verbose},
-        {"--profile", FLAG, &out->profile}, {"--help", FLAG, &help}};
+    *out = (generate_options){.count = 128, .repeat = 1};
+    const option list[] = {{"-m", TEXT, &out->model},
+                           {"-p", TEXT, &out->prompt},
+                           {"-f", TEXT, &out->prompt_file},
+                           {"-n", WHOLE, &out->count},
+                           {"--greedy", FLAG, &greedy},
+                           {"--temperature", REAL, &out->temperature},
+                           {"--seed", WHOLE, &seed},
+                           {"--weights", TEXT, &weights},
+                           {"--no-cache", FLAG, &out->no_cache},
+                           {"--device", TEXT, &out->device},
+                           {"--ids", FLAG, &out->ids},
+                           {"--top", WHOLE, &out->top},
+                           {"--logits", TEXT, &out->logits},
+                           {"--then", TEXT, &out->then},
+                           {"--verbose", FLAG, &out->verbose},
+                           {"--profile", FLAG, &out->profile},
+                           {"--repeat", WHOLE, &out->repeat},
+                           {"--help", FLAG, &help}};
     for (int i = 1; i < argc; i++)
         if (!take(list, sizeof list / sizeof *list, argc, argv, &i))
             return 1;
@@ -109,6 +121,8 @@ int generate_options_parse(int argc, char **argv, generate_options *out) {
         return 1;
     if (!out->model || !out->prompt == !out->prompt_file)
         return complain("generate needs -m FILE.gguf, and one of -p and -f"), 1;
+    if (out->repeat == 0)
+        return complain("--repeat: 0 times is nothing"), 1;
     if (greedy && out->temperature > 0)
         return complain("--greedy and --temperature: give one"), 1;
     return -1;

@@ -8,6 +8,7 @@
 typedef struct generate_options {
     const char *model, *prompt, *prompt_file, *device;
     size_t count;       /* tokens to generate, at most */
+    size_t repeat;      /* times, at least 1 */
     double temperature; /* 0: always the best */
     uint64_t seed;
     llama_storage storage;

@@ -49,6 +49,8 @@ check "the ids of weights as stored" agrees 1 1e-3 -n 48
 check "the text of prompt 0" sh -c "'$program' -m '$model' -f prompt0 -n 48 --greedy |
     grep -q '^The answer is: 2018-01-22 12:12:53.\$'"
 check "ids as numbers" sh -c "'$program' -m '$model' -f prompt0 -n 3 --ids | tail -n 1 | grep -q '^ids: 7042 30 198\$'"
+check "done twice, shown once" sh -c "'$program' -m '$model' -f prompt0 -n 3 --ids --repeat 2 >twice &&
+    [ \$(wc -l <twice) -eq 2 ] && grep -q '^ids: 7042 30 198\$' twice"
 check "the largest logits" sh -c "'$program' -m '$model' -f prompt0 -n 1 --top 2 | grep -q '^0: 7042 17.371[0-9]* 260 14.888'"
 check "random tokens are the same again" sh -c "
     '$program' -m '$model' -p Once -n 8 --temperature 1 --seed 3 --ids >a && '$program' -m '$model' -p Once -n 8 --temperature 1 --seed 3 --ids >b && cmp a b"
