@@ -27,11 +27,11 @@ ALLOWED = {"f32": 3e-5, "f64": 1e-12, "f16": 3e-3, "bf16": 2e-2, "q8_0": 2e-2, "
 
 
 class Worker:
-    def __init__(self, name, options):
+    def __init__(self, name, options, script="worker.py"):
         environment = dict(os.environ, POCL_MAX_PTHREAD_COUNT=str(options["threads"]), OMP_NUM_THREADS=str(options["threads"]))
         self.name = name
         self.process = subprocess.Popen(
-            [sys.executable, os.path.join(HERE, "worker.py"), name, json.dumps(options)],
+            [sys.executable, os.path.join(HERE, script), name, json.dumps(options)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment,
         )  # fmt: skip
         self.hello = self.answer()
@@ -90,7 +90,7 @@ class Others:
 
     def used(self):
         own = os.times()
-        return sum(w.cpu_seconds() for w in self.workers) + own.user + own.system
+        return sum(w.cpu_seconds() for w in self.workers) + sum(own[:4])  # of this process and of children that ended
 
     def share(self):
         took = busy_seconds() - self.busy - (self.used() - self.ours)

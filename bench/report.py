@@ -169,16 +169,24 @@ def commit():
     return got.stdout.strip() or "unknown"
 
 
+def when_and_where(options):
+    return f"{time.strftime('%Y-%m-%d')}, {machine()}, {options.threads} threads each"
+
+
+def disturbed(taken):
+    if taken <= 0.03:
+        return ""
+    return f" OTHER PROGRAMS TOOK {100 * taken:.0f} % OF THE PROCESSORS MEANWHILE: these are no times of a quiet machine."
+
+
 def heading(options, versions, runs, titles, taken):
     fma = [p["gflops"] for run in runs for p in run.peaks]
     of = ", ".join(f"{titles[who]} {v}" for who, v in versions.items() if who != "clattn")
-    text = f"{time.strftime('%Y-%m-%d')}, {machine()}, {options.threads} threads each; clattn {commit()} on {versions['clattn']}"
+    text = f"{when_and_where(options)}; clattn {commit()} on {versions['clattn']}"
     text += f"; {of}" if of else ""
     if fma:
         text += f". Peak of multiply-adds in this run: median {median(fma):.0f}, best {max(fma):.0f} GFLOP/s"
-    if runs and taken > 0.03:
-        text += f". OTHER PROGRAMS TOOK {100 * taken:.0f} % OF THE PROCESSORS MEANWHILE: these are no times of a quiet machine"
-    return text + "."
+    return text + "." + (disturbed(taken) if runs else "")
 
 
 def insert(path, mark, text):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# All tables and plots of docs/performance.md and the table of docs/numerics.md, made anew on this machine: about ten
-# minutes, in which nothing else should run.
+# All tables and plots of docs/performance.md but that of run_models.sh, and the table of docs/numerics.md, made anew
+# on this machine: about ten minutes, in which nothing else should run.
 #   bench/run_all.sh [--venv DIR] [words for peers.py]
 # Exit status: that of peers.py, whether the goals are met; 1 when something else fails.
 set -euo pipefail

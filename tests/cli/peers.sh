@@ -88,4 +88,8 @@ else
     says "PyTorch is absent" '^skipped peer torch: ' "$work/err"
 fi
 
+# ---- the examples against PyTorch: without models there is nothing to time ----
+ends 2 "models that are not there" python3 "$root/bench/models.py" --build "$build" --models "$work/nowhere"
+says "models that are not there" '^models: .*nowhere/minilm is not there$' "$work/err"
+
 finish
