@@ -29,7 +29,7 @@ INLINE vec some_terms(__global const void *p, long at, int count, int type) {
 #define STEP_BYTES ((STORAGE == CLA_F64 ? 8 : STORAGE == CLA_F32 ? 4 : 2) * LANES)
 #endif
 
-#define FAR 8192 /* bytes that are fetched ahead, at least */
+#define FAR (STORAGE >= CLA_Q8_0 ? 8192 : 2048) /* bytes that are fetched ahead, at least */
 
 /* What follows RB columns is most likely the next RB: their lines, one after another, while these are read. */
 INLINE void expect(__global const uchar *next, int step) {

@@ -128,6 +128,26 @@ Test(dtype, anything_but_zero_is_true) {
     cr_assert_arr_eq(got, ((uint8_t[]){0, 1, 1, 1}), 4);
 }
 
+/* f32 by rows, double element by element. Bytes of any value: scales are NaN and infinite too. */
+Test(dtype, rows_in_f32_are_their_elements_rounded_once) {
+    enum { BLOCKS = 4096, COUNT = 32 * BLOCKS };
+    static const clattn_dtype types[] = {CLATTN_Q8_0, CLATTN_Q4_0, CLATTN_Q4_1, CLATTN_F16, CLATTN_BF16};
+    static uint16_t bytes[COUNT];
+    static float rows[COUNT];
+    static double exact[COUNT];
+    uint32_t random = 1;
+    for (int i = 0; i < COUNT; i++)
+        bytes[i] = (uint16_t)((random = random * 1664525 + 1013904223) >> 16);
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        SUCCEEDS(clattn_convert(rows, CLATTN_F32, bytes, types[t], COUNT));
+        SUCCEEDS(clattn_convert(exact, CLATTN_F64, bytes, types[t], COUNT));
+        int wrong = 0;
+        for (int i = 0; i < COUNT; i++)
+            wrong += isnan(exact[i]) ? !isnan(rows[i]) : rows[i] != (float)exact[i];
+        cr_expect_eq(wrong, 0, "%s: %d differ", clattn_dtype_name(types[t]), wrong);
+    }
+}
+
 Test(dtype, the_same_type_is_copied_bit_by_bit) {
     const uint32_t from[] = {0x7fc12345, 0xff800001, 0x80000000, 1};
     uint32_t got[4];

@@ -63,11 +63,16 @@ static clattn_status take(const cla_linear *a, const clattn_tensor *t, int64_t r
         goto done;
     }
     CLA_TRY(make_dense(a, rows, columns, m));
+    const bool whole = t->stride[3] == 1 && a->dtype == CLATTN_F32;
 #pragma omp parallel for if (rows * columns > 4096)
-    for (int64_t row = 0; row < rows; row++)
-        for (int64_t c = 0, from = row_start(t, row); c < columns; c++)
+    for (int64_t row = 0; row < rows; row++) {
+        const int64_t from = row_start(t, row);
+        if (whole)
+            cla_load_floats((float *)m->data + row * columns, t->host, t->dtype, from, columns);
+        for (int64_t c = 0; c < columns && !whole; c++)
             cla_store_element(m->data, a->dtype, row * columns + c,
                               cla_load_element(t->host, t->dtype, from + c * t->stride[3]));
+    }
 done:
     return status;
 }

@@ -50,13 +50,14 @@ static float float_of_bits(uint32_t bits) {
     return x;
 }
 
+/* Without a branch, so that rows become vectors: a product puts the exponent right, but for that of infinity and NaN.
+ */
 static float half_to_float(uint16_t h) {
-    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, mantissa = h & 1023;
-    if (exponent == 31)
-        return float_of_bits(sign | 0x7f800000u | mantissa << 13);
-    if (exponent == 0)
-        return (sign ? -1.0f : 1.0f) * ldexpf((float)mantissa, -24);
-    return float_of_bits(sign | (exponent + 112) << 23 | mantissa << 13);
+    const uint32_t none = ((h & 0x7c00U) + 0x400) & 0x8000;
+    const float x = float_of_bits((uint32_t)(h & 0x7fff) << 13) * 0x1p112F;
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return float_of_bits((bits + (none << 15) - (none << 12)) | (uint32_t)(h & 0x8000) << 16);
 }
 
 /* Straight from double, so that nothing is rounded twice. `bits` mantissa bits, exponents from `low` to `high`. */
@@ -185,6 +186,45 @@ double cla_load_element(const void *p, clattn_dtype dtype, int64_t i) {
     return 0;
 }
 
+/* A product of a scale and a quant is exact in f32, so that a sum is rounded once. */
+static void load_block(float to[BLOCK], const uint8_t *block, clattn_dtype dtype) {
+    uint16_t half[2]; /* the scale, and the minimum of q4_1 */
+    memcpy(half, block, sizeof half);
+    const float scale = half_to_float(half[0]);
+    if (dtype == CLATTN_Q8_0) {
+        for (int i = 0; i < BLOCK; i++)
+            to[i] = scale * (float)(int8_t)block[2 + i];
+        return;
+    }
+    const bool has_least = dtype == CLATTN_Q4_1;
+    const uint8_t *x = block + clattn_dtype_size(dtype) - BLOCK / 2;
+    const float least = has_least ? half_to_float(half[1]) : 0;
+    const int middle = has_least ? 0 : 8;
+    for (int i = 0; i < BLOCK / 2; i++) {
+        to[i] = scale * (float)((x[i] & 15) - middle);
+        to[i + BLOCK / 2] = scale * (float)((x[i] >> 4) - middle);
+    }
+    for (int i = 0; i < BLOCK && has_least; i++)
+        to[i] += least;
+}
+
+void cla_load_floats(float *to, const void *p, clattn_dtype dtype, int64_t i, int64_t n) {
+    const uint16_t *small = (const uint16_t *)p + i;
+    if (cla_is_quantised(dtype)) {
+        const int64_t size = (int64_t)clattn_dtype_size(dtype);
+        for (int64_t d = 0; d < n; d += BLOCK)
+            load_block(to + d, (const uint8_t *)p + (i + d) / BLOCK * size, dtype);
+    } else if (dtype == CLATTN_F16) {
+        for (int64_t d = 0; d < n; d++)
+            to[d] = half_to_float(small[d]);
+    } else if (dtype == CLATTN_BF16) {
+        for (int64_t d = 0; d < n; d++)
+            to[d] = float_of_bits((uint32_t)small[d] << 16);
+    } else {
+        memcpy(to, (const float *)p + i, (size_t)n * sizeof *to);
+    }
+}
+
 static double clamp(double x, double low, double high) { return isnan(x) ? 0 : x < low ? low : x > high ? high : x; }
 
 void cla_store_element(void *p, clattn_dtype dtype, int64_t i, double x) {
@@ -254,6 +294,8 @@ clattn_status clattn_convert(void *to, clattn_dtype to_dtype, const void *from, 
             const int64_t x = ((const int64_t *)from)[i];
             ((int32_t *)to)[i] = (int32_t)cla_max(INT32_MIN, cla_min(INT32_MAX, x));
         }
+    else if (to_dtype == CLATTN_F32 && (lengths[0] > 1 || from_dtype == CLATTN_F16 || from_dtype == CLATTN_BF16))
+        cla_load_floats(to, from, from_dtype, 0, (int64_t)n);
     else
         for (size_t i = 0; i < n; i++)
             cla_store_element(to, to_dtype, (int64_t)i, cla_load_element(from, from_dtype, (int64_t)i));

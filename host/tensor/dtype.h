@@ -6,6 +6,9 @@
 #include <clattn/tensor.h>
 
 double cla_load_element(const void *p, clattn_dtype dtype, int64_t i);
+/* n elements from element i on, side by side, in f32: of F32, F16, BF16 or blocks, which begin and end there. Each as
+ * cla_load_element has it, rounded once. */
+void cla_load_floats(float *to, const void *p, clattn_dtype dtype, int64_t i, int64_t n);
 /* Rounds to nearest even, saturates integers. Not for quantised types. */
 void cla_store_element(void *p, clattn_dtype dtype, int64_t i, double x);
 
