@@ -39,7 +39,7 @@ for device in ${DEVICES:-opencl cpu}; do
     done
     check "$device: without the cache" agrees 0 1e-3 -n 48 --weights f32 --no-cache --device "$device"
     few=48
-    [ "$device" != cpu ] || few=3 # which takes blocks and halves number by number
+    [ "$device" != cpu ] || few=3 # which converts blocks and halves anew in each call
     for i in 0 1 2; do
         check "$device: prompt $i, weights as stored" follows $i 1e-3 -n $few --weights stored --device "$device"
     done
