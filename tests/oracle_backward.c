@@ -119,6 +119,37 @@ static void add_order(oracle_backward *g, oracle_order order) {
     gradients_free(&plain);
 }
 
+/* The largest gradient by a weight: differences of such numbers are what the others are made of. */
+static double largest_by_weights(const oracle_backward *g) {
+    const oracle_case *c = g->c;
+    const oracle_config *f = &c->config;
+    double largest = 0;
+    for (int64_t x = 0; x < f->B * f->H * f->N * f->M; x++) {
+        const int64_t j = x % f->M, row = x / f->M, b = row / (f->H * f->N), h = row / f->N % f->H;
+        const double *v = c->v + ((b * f->Hk + h / (f->H / f->Hk)) * f->M + j) * f->Dv;
+        double sum = 0;
+        for (int64_t d = 0; d < f->Dv && oracle_sees(c, b, h, row % f->N, j); d++)
+            sum += g->d_o[row * f->Dv + d] * v[d];
+        largest = isfinite(sum) ? fmax(largest, fabs(sum)) : largest;
+    }
+    return largest / (1 - f->dropout);
+}
+
+/* The floor for a gradient is relative to what it is a sum of: it may be 0 where that is not. */
+static double floor_of(const oracle_backward *g, int gradient, double by_weights) {
+    const oracle_case *c = g->c;
+    const oracle_config *f = &c->config;
+    const double scale = fabs(f->has_scale ? f->scale : 1 / sqrt((double)f->D));
+    const double terms[ORACLE_GRADIENTS] = {
+        [ORACLE_DQ] = scale * by_weights * largest_of(c->k, f->B * f->Hk * f->M * f->D),
+        [ORACLE_DK] = scale * by_weights * largest_of(c->q, f->B * f->H * f->N * f->D),
+        [ORACLE_DV] = largest_of(g->d_o, f->B * f->H * f->N * f->Dv) / (1 - f->dropout),
+        [ORACLE_DBIAS] = by_weights,
+        [ORACLE_DSINKS] = by_weights};
+    return fmax(oracle_floor(f->dtype, terms[gradient]),
+                oracle_floor(type_of(g, gradient), largest_of(g->exact.of[gradient], count_of(g, gradient))));
+}
+
 bool oracle_backward_exact(oracle_backward *g, char text[ORACLE_TEXT]) {
     const oracle_config *f = &g->c->config;
     char problem[ORACLE_TEXT];
@@ -130,16 +161,16 @@ bool oracle_backward_exact(oracle_backward *g, char text[ORACLE_TEXT]) {
     const int orders = f->B * f->H * f->N >= ENOUGH_ROWS ? ORACLE_IN_LANES + 1 : ORACLE_ORDERS;
     for (int order = 0; order < orders; order++)
         add_order(g, (oracle_order)order);
+    const double by_weights = largest_by_weights(g);
     for (int i = 0; i < ORACLE_GRADIENTS; i++) {
         if (!g->exact.of[i])
             continue;
-        const double largest = largest_of(g->exact.of[i], count_of(g, i));
         if (!isfinite(g->allowed[i])) {
             snprintf(text, ORACLE_TEXT, "the plain gradients in %s are useless: %.900s", clattn_dtype_name(f->dtype),
                      oracle_text(f, problem));
             return false;
         }
-        g->allowed[i] = fmax(g->allowed[i], oracle_floor(type_of(g, i), largest));
+        g->allowed[i] = fmax(g->allowed[i], floor_of(g, i, by_weights));
     }
     return true;
 }

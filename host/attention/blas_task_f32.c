@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Algorithm `blas` in float. */
+#include "attention/blas_backward.h"
 #include "attention/blas_task.h"
 
 #include <cblas.h>
@@ -54,4 +55,10 @@ static inline float weight_of(float s, float m, uint32_t shift) {
     return real_of((bits_of(exp_shifted(s - m, shift)) & kept) | (0x80000000U & ~kept));
 }
 
+#define CLA_BLAS_GRADIENTS cla_blas_gradients_f32
+#define CLA_BLAS_KEYS cla_blas_keys_f32
+#define CLA_BLAS_SINKS cla_blas_sinks_f32
+#define CLA_BLAS_BIAS cla_blas_bias_f32
 #include "attention/blas_task_real.h"
+
+#include "attention/blas_backward_real.h"

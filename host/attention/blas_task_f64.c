@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Algorithm `blas` in double. */
+#include "attention/blas_backward.h"
 #include "attention/blas_task.h"
 
 #include <cblas.h>
@@ -29,4 +30,10 @@ static inline double weight_of(double s, double m, uint32_t shift) {
     return s == -INFINITY ? -0.0 : exp_shifted(s - m, shift);
 }
 
+#define CLA_BLAS_GRADIENTS cla_blas_gradients_f64
+#define CLA_BLAS_KEYS cla_blas_keys_f64
+#define CLA_BLAS_SINKS cla_blas_sinks_f64
+#define CLA_BLAS_BIAS cla_blas_bias_f64
 #include "attention/blas_task_real.h"
+
+#include "attention/blas_backward_real.h"
