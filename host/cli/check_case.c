@@ -227,6 +227,7 @@ static const struct {
     bool by_algorithm;
 } builders[] = {{"sdpa", cla_check_build_sdpa, true},
                 {"sdpa_weights", cla_check_build_sdpa, true},
+                {"sdpa_grad", cla_check_build_grad, true},
                 {"sdpa_mask_1e9", cla_check_build_sdpa, true},
                 {"Attention", cla_check_build_attention, true},
                 {"RotaryEmbedding", cla_check_build_rotary, false},

@@ -6,7 +6,7 @@
 
 #include "args.h"
 #include <cJSON.h>
-#include <clattn/attention.h>
+#include <clattn/backward.h>
 #include <clattn/cache.h>
 #include <clattn/io.h>
 #include <clattn/modules.h>
@@ -22,7 +22,8 @@ typedef enum cla_check_source {
     CLA_CHECK_FROM_O = 0, /* of attention, or what rotary embedding gives */
     CLA_CHECK_FROM_LSE,
     CLA_CHECK_FROM_WEIGHTS,
-    CLA_CHECK_FROM_CACHE /* what was appended to: present_key */
+    CLA_CHECK_FROM_CACHE,   /* what was appended to: present_key */
+    CLA_CHECK_FROM_BACKWARD /* a gradient */
 } cla_check_source;
 
 /* Arrays are owned by the job. */
@@ -47,6 +48,7 @@ struct cla_check_job {
     clattn_cache_append_args appends[2];
     size_t append_count;
     clattn_attention_args args;
+    clattn_attention_backward_args backward; /* where d_o has a rank: afterwards, on the same tensors */
     clattn_rotary_args rotary;
     /* Or this is called, on what it finds here: for cases without algorithms. */
     clattn_status (*call)(clattn_context *context, const cla_check_job *job);
@@ -85,6 +87,7 @@ void cla_check_case_free(cla_check_case *c);
 /* ---- for the builders, one for each op: false with case->error ---- */
 
 bool cla_check_build_sdpa(cla_check_case *c);      /* check_sdpa.c: sdpa, sdpa_weights, sdpa_mask_1e9 */
+bool cla_check_build_grad(cla_check_case *c);      /* check_grad.c: sdpa_grad */
 bool cla_check_build_attention(cla_check_case *c); /* check_onnx.c: Attention */
 bool cla_check_build_rotary(cla_check_case *c);    /* check_rotary.c: RotaryEmbedding */
 bool cla_check_build_mha(cla_check_case *c);       /* check_mha.c: mha */

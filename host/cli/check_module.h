@@ -21,6 +21,9 @@ void cla_check_hint(clattn_module_masks *masks, bool hint, bool weights);
 /* What is wanted for queries that see no key (check_dead.c); has_extra: all see one. */
 bool cla_check_dead_rows(cla_check_case *c, cla_check_job *job, bool has_extra);
 
+/* The call of sdpa for a job that was just made, and the array of its result (check_sdpa.c). */
+bool cla_check_prepare_sdpa(cla_check_case *c, cla_check_job *job, clattn_array **o);
+
 /* An output of sdpa_mask_1e9 whose scores are replaced by -1e9 (check_replaced.c), in a job of its own. */
 bool cla_check_want_replaced(cla_check_case *c, const cJSON *out, bool weights);
 

@@ -197,6 +197,26 @@ static clattn_status call(attempt *a, clattn_attention_args *args) {
     return status;
 }
 
+/* The backward pass on the tensors of a forward pass that was just made, by the algorithm of the same name. */
+static bool run_backward(attempt *a, const cla_check_job *job, const clattn_attention_args *forward) {
+    clattn_attention_backward_args args = job->backward;
+    const bool automatic = a->target->algorithm == CLA_CHECK_AUTO;
+    size_t i = 0;
+    while (!automatic && clattn_backward_algorithm_name(i) &&
+           strcmp(clattn_backward_algorithm_name(i), a->algorithm) != 0)
+        i++;
+    if (!automatic && !clattn_backward_algorithm_name(i)) {
+        snprintf(a->skip, sizeof a->skip, "%s: has no backward pass", a->algorithm);
+        return false;
+    }
+    args.forward = *forward;
+    args.algorithm = automatic ? NULL : a->algorithm;
+    fill_with_nan(&args.d_q, job->arrays, job->array_count);
+    fill_with_nan(&args.d_k, job->arrays, job->array_count);
+    fill_with_nan(&args.d_v, job->arrays, job->array_count);
+    return succeeded(a, clattn_attention_backward(a->target->context, &args));
+}
+
 /* Runs a job; without weights where the algorithm does not give them. */
 static void run_attention(attempt *a, const cla_check_job *job) {
     clattn_attention_args args = job->args;
@@ -217,9 +237,12 @@ static void run_attention(attempt *a, const cla_check_job *job) {
     fill_with_nan(&args.weights, job->arrays, job->array_count);
     if (!run_appends(a, job) || !succeeded(a, call(a, &args)))
         return;
-    for (size_t i = 0; i < job->output_count; i++)
-        if (job->outputs[i].source != CLA_CHECK_FROM_WEIGHTS || args.weights.rank > 0)
+    const bool back = job->backward.d_o.rank > 0 && run_backward(a, job, &args);
+    for (size_t i = 0; i < job->output_count; i++) {
+        const cla_check_source source = job->outputs[i].source;
+        if ((source != CLA_CHECK_FROM_WEIGHTS || args.weights.rank > 0) && (source != CLA_CHECK_FROM_BACKWARD || back))
             check_output(a, &job->outputs[i]);
+    }
 }
 
 void cla_check_run(const cla_check_case *c, const cla_check_target *target, cla_check_report *report) {

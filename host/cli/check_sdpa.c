@@ -125,6 +125,13 @@ static bool prepare(cla_check_case *c, cla_check_job *job, operands *x) {
     return load(c, job, x) && load_mask(c, job) && set_options(c, job);
 }
 
+bool cla_check_prepare_sdpa(cla_check_case *c, cla_check_job *job, clattn_array **o) {
+    operands x = {0};
+    const bool done = prepare(c, job, &x);
+    *o = x.o;
+    return done;
+}
+
 static bool ask_weights(cla_check_case *c, cla_check_job *job, operands *x) {
     if (x->weights)
         return true;

@@ -181,6 +181,9 @@ fused="fused_split fused_lanes fused_tiles"
 for algorithm in blas reference; do
     run 0 "PyTorch's vectors on $algorithm" "$vectors/torch.safetensors" --device cpu --algorithm $algorithm --filter 'sdpa_*'
     rows sdpa 90 $algorithm
+    run 0 "PyTorch's gradients on $algorithm" "$vectors/torch.safetensors" --device cpu --algorithm $algorithm \
+        --filter 'grad_*'
+    rows sdpa_grad 9 $algorithm
 done
 # On all algorithms only some, whose kernels Attention needs anyway: building kernels is what takes the time here.
 run 0 "PyTorch's vectors" "$vectors/torch.safetensors" --algorithm all --filter 'sdpa_dead*'
