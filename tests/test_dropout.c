@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dropout: its random words, its rate, and that nothing but seed, offset and place decide. */
+#include "base/dropout.h"
+#include "oracle.h"
+#include "testing.h"
+#include <math.h>
+#include <stdlib.h>
+
+Test(dropout, words_are_those_of_philox) {
+    /* The authors' known answers, Random123 kat_vectors: philox4x32 10. */
+    uint32_t zeros[4] = {0}, ones[4] = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
+    uint32_t pi[4] = {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344};
+    const uint32_t of_zeros[] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
+    const uint32_t of_ones[] = {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd};
+    const uint32_t of_pi[] = {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1};
+    cla_dropout_words(0, zeros);
+    cla_dropout_words(UINT64_MAX, ones);
+    cla_dropout_words(0x299f31d0a4093822u, pi);
+    cr_expect_arr_eq(zeros, of_zeros, sizeof of_zeros);
+    cr_expect_arr_eq(ones, of_ones, sizeof of_ones);
+    cr_expect_arr_eq(pi, of_pi, sizeof of_pi);
+}
+
+Test(dropout, bounds_are_those_of_the_probability) {
+    cr_expect_eq(cla_dropout_of(0, 1).bound, 0);
+    cr_expect_eq(cla_dropout_of(0.5, 1).bound, 0x80000000u);
+    cr_expect_eq(cla_dropout_of(nextafter(1, 0), 1).bound, UINT32_MAX);
+    cr_expect_float_eq(cla_dropout_of(0.75, 1).kept, 4, 1e-15);
+}
+
+/* ---- calls whose values are 1: a row of O is then what is left of its weights ---- */
+
+enum { B = 2, H = 3, N = 40, M = 50, ROWS = B * H * N };
+typedef struct {
+    float q[ROWS * 4], k[B * H * M * 4], v[B * H * M * M], o[ROWS * M];
+    clattn_attention_args args;
+} call;
+
+/* Uniform weights, and V the unit matrix: O is P with dropout. */
+static call *start(void) {
+    const int64_t q[] = {B, H, N, 4}, k[] = {B, H, M, 4}, v[] = {B, H, M, M}, o[] = {B, H, N, M};
+    call *x = calloc(1, sizeof *x);
+    cr_assert(x);
+    for (int i = 0; i < B * H * M; i++)
+        x->v[i * M + i % M] = 1;
+    x->args = (clattn_attention_args){.q = clattn_tensor_host(x->q, CLATTN_F32, 4, q),
+                                      .k = clattn_tensor_host(x->k, CLATTN_F32, 4, k),
+                                      .v = clattn_tensor_host(x->v, CLATTN_F32, 4, v),
+                                      .o = clattn_tensor_host(x->o, CLATTN_F32, 4, o)};
+    return x;
+}
+
+typedef void (*check)(clattn_context *context, const char *algorithm);
+
+/* On each algorithm that drops weights. */
+static void on_each_dropping(check run) {
+    oracle_runner runners[ORACLE_RUNNERS];
+    const oracle_config tiny = {.N = 1, .D = 1, .dropout = 0.5};
+    const size_t n = oracle_open(runners);
+    oracle_case *c = oracle_make(&tiny);
+    int ran = 0;
+    for (size_t r = 0; r < n; r++)
+        if (oracle_applies(c, &runners[r], NULL)) {
+            run(runners[r].context, runners[r].algorithm);
+            ran++;
+        }
+    cr_expect_geq(ran, 1);
+    oracle_free(c);
+    oracle_close(runners, n);
+}
+
+static void places(clattn_context *context, const char *algorithm) {
+    call *x = start();
+    x->args.algorithm = algorithm;
+    x->args.dropout = 0.3;
+    x->args.dropout_seed = 12345;
+    x->args.dropout_offset = 7;
+    SUCCEEDS(clattn_attention(context, &x->args));
+    const cla_dropout d = cla_dropout_of(0.3, 12345 + 7 * UINT64_C(0x9E3779B97F4A7C15));
+    int64_t dropped = 0, wrong = 0;
+    for (int64_t at = 0; at < ROWS * M; at++) {
+        const int64_t row = at / M;
+        const double factor = cla_dropout_factor(&d, row / (H * N), row / N % H, row % N, at % M);
+        dropped += x->o[at] == 0;
+        wrong += fabs(x->o[at] - factor / M) > 1e-7;
+    }
+    cr_expect_eq(wrong, 0, "%s", algorithm);
+    const double total = ROWS * M, error = sqrt(total * 0.3 * 0.7);
+    cr_expect(fabs((double)dropped - 0.3 * total) <= 4 * error, "%s: %lld of %.0f", algorithm, (long long)dropped,
+              total);
+    free(x);
+}
+
+Test(dropout, drops_by_place_seed_and_offset_at_the_rate_asked_for) { on_each_dropping(places); }
+
+static void seeds(clattn_context *context, const char *algorithm) {
+    static float first[ROWS * M];
+    call *x = start();
+    x->args.algorithm = algorithm;
+    x->args.dropout = 0.5;
+    SUCCEEDS(clattn_attention(context, &x->args));
+    memcpy(first, x->o, sizeof first);
+    SUCCEEDS(clattn_attention(context, &x->args));
+    cr_expect_arr_eq(first, x->o, sizeof first);
+    for (int i = 0; i < 2; i++) { /* the plan is kept, the key is not */
+        x->args.dropout_seed = i == 0 ? 1 : 0;
+        x->args.dropout_offset = i == 0 ? 0 : 1;
+        SUCCEEDS(clattn_attention(context, &x->args));
+        int same = 0;
+        for (int at = 0; at < ROWS * M; at++)
+            same += (first[at] == 0) == (x->o[at] == 0);
+        cr_expect(abs(2 * same - ROWS * M) < 4 * (int)sqrt(ROWS * M), "%s: %d of %d", algorithm, same, ROWS * M);
+    }
+    free(x);
+}
+
+Test(dropout, other_seeds_and_offsets_drop_other_weights) { on_each_dropping(seeds); }
+
+Test(dropout, of_nothing_is_none_bit_for_bit) {
+    clattn_context *context;
+    static float without[ROWS * M];
+    call *x = start();
+    SUCCEEDS(clattn_context_create("cpu", NULL, &context));
+    for (int i = 0; i < ROWS * 4; i++)
+        x->q[i] = (float)(i % 7) - 3;
+    for (int i = 0; i < B * H * M * 4; i++)
+        x->k[i] = (float)(i % 5) - 2;
+    SUCCEEDS(clattn_attention(context, &x->args));
+    memcpy(without, x->o, sizeof without);
+    x->args.dropout_seed = 99;
+    SUCCEEDS(clattn_attention(context, &x->args));
+    cr_expect_arr_eq(without, x->o, sizeof without);
+    clattn_context_destroy(context);
+    free(x);
+}
+
+Test(dropout, outside_zero_to_one_is_an_error_by_name) {
+    const double bad[] = {-0.1, 1, 1.5, NAN};
+    clattn_context *context;
+    call *x = start();
+    SUCCEEDS(clattn_context_create("cpu", NULL, &context));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        x->args.dropout = bad[i];
+        FAILS(clattn_attention(context, &x->args), CLATTN_E_ARGUMENT, "dropout: ");
+    }
+    x->args.dropout = 0.5;
+    x->args.self_check = 1;
+    FAILS(clattn_attention(context, &x->args), CLATTN_E_UNSUPPORTED, "self_check: ");
+    clattn_context_destroy(context);
+    free(x);
+}
