@@ -149,3 +149,20 @@ Test(dropout, outside_zero_to_one_is_an_error_by_name) {
     clattn_context_destroy(context);
     free(x);
 }
+
+Test(dropout, weights_that_are_asked_for_are_those_before) {
+    const int64_t shape[] = {B, H, N, M};
+    clattn_context *context;
+    static float weights[ROWS * M];
+    call *x = start();
+    SUCCEEDS(clattn_context_create("cpu", NULL, &context));
+    x->args.dropout = 0.5;
+    x->args.weights = clattn_tensor_host(weights, CLATTN_F32, 4, shape);
+    SUCCEEDS(clattn_attention(context, &x->args));
+    for (int i = 0; i < ROWS * M; i++)
+        cr_expect_float_eq(weights[i], 1.0 / M, 1e-7);
+    x->args.algorithm = "blas";
+    FAILS(clattn_attention(context, &x->args), CLATTN_E_UNSUPPORTED, "algorithm blas: drops weights where they lie");
+    clattn_context_destroy(context);
+    free(x);
+}

@@ -29,6 +29,10 @@ static bool applies(const cla_problem *p, const clattn_device_info *device, char
                  (long long)p->D, (long long)p->Dv);
         return false;
     }
+    if (p->dropout > 0 && cla_problem_weighs(p)) {
+        snprintf(reason, reason_bytes, "drops weights where they lie, and what is asked for is made of those before");
+        return false;
+    }
     return true;
 }
 
@@ -310,6 +314,8 @@ static void clear_columns(const cla_problem *p) {
 
 static clattn_status execute(clattn_plan *plan) {
     const cla_problem *p = &plan->problem;
+    blas *a = plan->state;
+    a->layout.dropout = cla_dropout_of(p->dropout, p->dropout_key);
     run_tasks(plan);
     if (cla_present(&p->weights) && p->mean) {
         scale_weights(p, 0);
@@ -340,6 +346,7 @@ const cla_algorithm cla_algo_blas = {.name = "blas",
                                      .unit_inner = true,
                                      .sums_type = true,
                                      .weights = true,
+                                     .dropout = true,
                                      .create = create,
                                      .execute = execute,
                                      .destroy = destroy};

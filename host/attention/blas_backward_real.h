@@ -104,12 +104,9 @@ static bool take_hull(const cla_problem *p, pairs *x) {
 }
 
 static void kept_row(const cla_blas_blocks *a, const pairs *x, int64_t i, REAL *kept) {
-    for (int64_t j = x->j0; j < x->j1;) {
-        uint32_t words[4] = {(uint32_t)(j / 4), (uint32_t)i, (uint32_t)x->h, (uint32_t)x->b};
-        cla_dropout_words(a->dropout.key, words);
-        for (int64_t last = j - j % 4 + 4; j < last && j < x->j1; j++)
-            kept[j - x->j0] = words[j % 4] < a->dropout.bound ? 0 : (REAL)a->dropout.kept;
-    }
+    for (int64_t j = x->j0; j < x->j1; j++)
+        kept[j - x->j0] = 1;
+    drop_row(&a->dropout, x->b, x->h, i, x->j0, x->j1, kept);
 }
 
 /* All keys of the head's key head. Whether some number of K is not finite. */

@@ -5,6 +5,7 @@
 #define CLA_BLAS_TASK_H
 
 #include "attention/problem.h"
+#include "base/dropout.h"
 
 /* What a task is for: the outputs of its rows, or its share of what is made of many. */
 typedef enum cla_blas_pass { CLA_BLAS_ROWS, CLA_BLAS_MEAN, CLA_BLAS_COLUMNS } cla_blas_pass;
@@ -28,6 +29,7 @@ typedef struct cla_blas_layout {
     int64_t x, y;                   /* fixed: a piece of scores, of keys or values */
     const int64_t *row_of,
         *head_of;           /* [N], [H]: where a query and a head are in weights, -1: nowhere; NULL: in place */
+    cla_dropout dropout;    /* of the execution */
     int64_t o, m, l, state; /* pieces of a task's state: sums [rows, Dv], maxima, sums of weights; its size */
 } cla_blas_layout;
 

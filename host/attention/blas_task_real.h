@@ -77,6 +77,16 @@ CLONES static bool all_finite(const REAL *x, int64_t n) {
     return sum == 0;
 }
 
+/* Weights of keys [j0, j1), some of which are dropped; an excluded one stays -0.0. */
+static void drop_row(const cla_dropout *dropout, int64_t b, int64_t h, int64_t i, int64_t j0, int64_t j1, REAL *s) {
+    for (int64_t j = j0; j < j1;) {
+        uint32_t words[4] = {(uint32_t)(j / 4), (uint32_t)i, (uint32_t)h, (uint32_t)b};
+        cla_dropout_words(dropout->key, words);
+        for (int64_t last = j - j % 4 + 4; j < last && j < j1; j++)
+            s[j - j0] *= words[j % 4] < dropout->bound ? 0 : (REAL)dropout->kept;
+    }
+}
+
 /* ---- tensors ---- */
 
 /* The first row of batch b: sequences may lie one after another. */
@@ -273,6 +283,8 @@ static REAL softmax_row(const cla_problem *p, const cla_blas_layout *a, const cl
     *l *= factor;
     for (int64_t x = lo; x < hi; x += 512) /* short sums first */
         *l += exp_row(s + x, hi - x < 512 ? hi - x : 512, *m, (uint32_t)a->shift);
+    if (a->dropout.bound > 0)
+        drop_row(&a->dropout, t->b, h, i, j + lo, j + hi, s + lo);
     return factor;
 }
 
