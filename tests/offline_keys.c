@@ -69,13 +69,18 @@ static void add_line(const char *line) {
     puts(line);
 }
 
+static void helper_text(const cla_key *key, char *text, size_t size) {
+    snprintf(text, size, "%s", key->helper);
+    for (int i = 0; i < COUNT(key->more_helpers) && key->more_helpers[i]; i++)
+        snprintf(text + strlen(text), size - strlen(text), " %s", key->more_helpers[i]);
+}
+
 clattn_status __wrap_cla_kernel_create(clattn_context *context, const cla_key *key, size_t work_group,
                                        cla_kernel **kernel) {
     char line[1400], masks[4] = "-", helpers[100] = "-";
     (void)context;
     if (key->helper)
-        snprintf(helpers, sizeof helpers, "%s %s %s", key->helper, key->more_helpers[0] ? key->more_helpers[0] : "",
-                 key->more_helpers[1] ? key->more_helpers[1] : "");
+        helper_text(key, helpers, sizeof helpers);
     if (is_tiles(key))
         snprintf(masks, sizeof masks, "%d", now.masks);
     snprintf(line, sizeof line, "%s\t%s\t%s\t%s\t%s\t%s\t%zu\t%s\t%s\t%s", now.gpu->target,
@@ -106,7 +111,7 @@ static void expect(clattn_status status, const char *what) {
     now.failed = true;
 }
 
-enum { N = 64, M = 64, H = 2, PLACE = 1 << 18 /* elements */, PLACES = 8 };
+enum { N = 64, MANY = 2048, M = 64, H = 2, PLACE = 1 << 18 /* elements */, PLACES = 8 };
 
 static clattn_tensor at(clattn_buffer *buffer, clattn_dtype dtype, int place, int64_t rows, int64_t columns) {
     clattn_tensor t = clattn_tensor_buffer(buffer, dtype, 4, (const int64_t[]){1, H, rows, columns});
@@ -199,6 +204,21 @@ static void ask_for_others(clattn_context *context, clattn_buffer *buffer, clatt
     a = args_for(buffer, dtype, 64, 64, 0);
     a.k.shape[2] = a.v.shape[2] = 0;
     plan(context, &a, "fill");
+    a = args_for(buffer, dtype, 64, 64, 0); /* column sums of so many queries are added up in chunks */
+    a.q = at(buffer, dtype, 0, MANY, 64), a.o = at(buffer, dtype, 3, MANY, 64);
+    a.column_sums = clattn_tensor_buffer(buffer, dtype, 3, columns);
+    a.column_sums.offset = 6 * PLACE;
+    plan(context, &a, "column sums");
+    /* Keys in pages, and masks of fewer columns, before an algorithm that takes neither. */
+    a = args_for(buffer, dtype, 64, 64, 2);
+    a.k.shape[0] = a.v.shape[0] = 2, a.k.shape[2] = a.v.shape[2] = M / 2;
+    a.block_table = (const int32_t[]){1, 0};
+    a.table_pages = 2;
+    a.key_lengths = (const int64_t[]){M};
+    a.keep.shape[1] = M / 2;
+    a.short_masks = true;
+    a.algorithm = "materialised";
+    plan(context, &a, "pages and short masks");
     clattn_meter *meter = NULL;
     expect(clattn_meter_create(context, &meter), "meter");
     clattn_meter_destroy(meter);
@@ -223,6 +243,33 @@ static void ask_for_others(clattn_context *context, clattn_buffer *buffer, clatt
     expect(clattn_linear(context, &linear), "linear");
 }
 
+static clattn_tensor rows_at(clattn_buffer *buffer, clattn_dtype dtype, int place) {
+    clattn_tensor t = clattn_tensor_buffer(buffer, dtype, 2, (const int64_t[]){N, 64});
+    t.offset = (int64_t)place * PLACE;
+    return t;
+}
+
+/* Rows and elements: all of the sums' type, and stored in another. */
+static void ask_for_rows(clattn_context *context, clattn_buffer *buffer, clattn_dtype dtype) {
+    now.dtype = dtype;
+    for (int staged = 0; staged < 2; staged++) {
+        const clattn_tensor x = rows_at(buffer, dtype, 0), y = rows_at(buffer, staged ? CLATTN_BF16 : dtype, 1);
+        const clattn_tensor ids = clattn_tensor_buffer(buffer, CLATTN_I32, 1, (const int64_t[]){N});
+        clattn_tensor batch = at(buffer, dtype, 0, N, 64), pooled = rows_at(buffer, y.dtype, 1);
+        batch.rank = 3, batch.shape[0] = H, batch.shape[1] = N, batch.shape[2] = 64;
+        batch.stride[0] = N * 64, batch.stride[1] = 64, batch.stride[2] = 1;
+        pooled.shape[0] = H;
+        expect(clattn_norm(context, &(clattn_norm_args){.x = x, .y = y}), "norm");
+        expect(clattn_softmax(context, &(clattn_softmax_args){.x = x, .y = y}), "softmax");
+        expect(clattn_activate(context, &(clattn_activate_args){.x = x, .y = y}), "activate");
+        expect(clattn_pool(context, &(clattn_pool_args){.x = batch, .y = pooled}), "pool");
+        clattn_embed_args embed = {.table = x, .ids = ids, .y = y};
+        embed.ids.offset = 4 * PLACE;
+        expect(clattn_embed(context, &embed), "embed");
+        expect(clattn_random(context, &(clattn_random_args){.y = staged ? y : x}), "random");
+    }
+}
+
 static void ask_for_all(clattn_context *context, clattn_buffer *buffer) {
     const int types = now.gpu->has_f64 && context->info.has_f64 ? 2 : 1;
     for (int t = 0; t < types; t++) {
@@ -231,6 +278,7 @@ static void ask_for_all(clattn_context *context, clattn_buffer *buffer) {
         now.refuse = false;
         ask_for_tiles(context, buffer, dtype);
         ask_for_others(context, buffer, dtype);
+        ask_for_rows(context, buffer, dtype);
         now.choice = "fallback";
         now.refuse = true;
         ask_for_tiles(context, buffer, dtype);

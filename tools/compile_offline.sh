@@ -2,11 +2,12 @@
 # Compiles every kernel that the library may build on GPUs, with the compilers of seven of them and without any: NVIDIA
 # sm_75 and sm_90 (clang-15, libclc, ptxas), AMD gfx90a (clang-15) and gfx1100 (clang-19; 15 takes half its registers),
 # Intel dg2, pvc and tgllp (ocloc). The library says itself which programs (build/tests/offline_keys).
-#   tools/compile_offline.sh [--quick] [--docs] [BUILD-FOLDER]
+#   tools/compile_offline.sh [--first | --quick | --others] [--docs] [BUILD-FOLDER]
 #     --first   the first choices of fused_tiles in f32
 #     --quick   of these the lightest and the heaviest kind, on sm_75, gfx90a and dg2
+#     --others  all kernels but those of fused_tiles, which take most of the time
 #     --targets "A B"   these alone
-#     --docs    writes the tables into docs/devices.md, between its marks
+#     --docs    writes the tables into docs/devices.md, between its marks; with --others the last one
 # A compiler that is missing is taken from apt into build-offline/, unpacked, not installed; where there is none its
 # rows are skipped, with the reason. Exit status 1: a program that does not compile, or a first choice that spills
 # registers, keeps arrays in memory or takes more local memory than the device has. Results: build-offline/results.tsv.
@@ -171,14 +172,15 @@ find_compilers() { # TARGETS...
 
 # ---- all ----
 
-first=0 quick=0 docs=0 build=build wanted="sm_75 sm_90 gfx90a gfx1100 dg2 pvc tgllp"
+first=0 quick=0 others=0 docs=0 build=build wanted="sm_75 sm_90 gfx90a gfx1100 dg2 pvc tgllp"
 while [ $# -gt 0 ]; do
     case $1 in
     --first) first=1 ;;
     --quick) first=1 quick=1 wanted="sm_75 gfx90a dg2" ;;
     --docs) docs=1 ;;
+    --others) others=1 ;;
     --targets) wanted=${2-} && shift ;;
-    -*) sed -n '2,15p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
+    -*) sed -n '2,16p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
     *) build=$1 ;;
     esac
     shift
@@ -188,8 +190,8 @@ rm -f "$work"/results/*
 # shellcheck disable=SC2086 # words
 find_compilers $wanted
 "$build/tests/offline_keys" >"$work/all.tsv"
-awk -F '\t' -v targets=" ${targets[*]-} " -v first=$first -v quick=$quick 'index(targets, " " $1 " ") &&
-    (!first || ($2 == "default" && $3 == "f32" && $4 == "attention_tiles.cl")) && (!quick || $9 == ($8 == "any" ? 3 : 0))' \
+awk -F '\t' -v targets=" ${targets[*]-} " -v first=$first -v quick=$quick -v others=$others 'index(targets, " " $1 " ") &&
+    (!first || ($2 == "default" && $3 == "f32" && $4 == "attention_tiles.cl")) && (!others || $4 != "attention_tiles.cl") && (!quick || $9 == ($8 == "any" ? 3 : 0))' \
     "$work/all.tsv" >"$work/keys.tsv"
 awk -F '\t' 'BEGIN { OFS = "\t" } { key = $1 OFS $4 OFS $5 OFS $10 }
     !(key in kernels) { order[++count] = key } !((key, $6) in seen) { seen[key, $6]; kernels[key] = kernels[key] " " $6 }
@@ -202,9 +204,15 @@ awk -f tools/offline_table.awk -v results="$work/results.tsv" -v tables="$work/t
     status=0 || status=$?
 for reason in ${skipped[@]+"${skipped[@]}"}; do echo "compile_offline: skipped $reason"; done
 echo "compile_offline: $programs programs, ${#skipped[@]} targets skipped"
-if [ $docs = 1 ]; then
-    awk -v tables="$work/tables.md" '/^<!-- offline tables end/ { skip = 0 } !skip
-        /^<!-- offline tables begin/ { skip = 1; while ((getline line <tables) > 0) print line }' docs/devices.md >"$work/devices.md"
+if [ $docs = 1 ]; then # with --others its own table alone
+    begin='<!-- offline tables begin'
+    [ $others = 0 ] || begin='### The other kernels'
+    awk -v tables="$work/tables.md" -v begin="$begin" -v others=$others 'index($0, "<!-- offline tables end") == 1 { skip = 0 }
+        !skip && !(others && index($0, begin) == 1)
+        index($0, begin) == 1 {
+            skip = 1; take = !others
+            while ((getline line <tables) > 0) { if (index(line, begin) == 1) take = 1; if (take) print line }
+        }' docs/devices.md >"$work/devices.md"
     cp "$work/devices.md" docs/devices.md
 fi
 exit $status
