@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tiny problems for Oclgrind, which interprets kernels and tells races and reads of uninitialised memory: every OpenCL
  * algorithm, type and class of masks, in few keys, since builds take most of the time.
- *   oclgrind --data-races --log FILE oclgrind_run [ALGORITHM...]     FILE must stay empty; exit status 1 on wrong
+ *   oclgrind --data-races --log FILE oclgrind_run [ops | ALGORITHM...]     FILE must stay empty; exit status 1 on wrong
  * results No test framework, which would fork. */
+#include "oclgrind_ops.h"
 #include "oracle.h"
 #include "runtime/state.h"
 #include <clattn/measure.h>
@@ -416,6 +417,12 @@ static void check_type(clattn_context *context, clattn_dtype dtype, int argc, ch
     oracle_free(c);
 }
 
+static void take_op(void *data, bool right, const char *text) {
+    tally *t = data;
+    count(t, right, text);
+    take_log(t);
+}
+
 int main(int argc, char **argv) {
     clattn_context *context = NULL;
     clattn_device_info info;
@@ -426,11 +433,16 @@ int main(int argc, char **argv) {
         return 1;
     }
     printf("device: %s\n", info.name);
+    if (argc == 2 && strcmp(argv[1], "ops") == 0) {
+        ops_check(take_op, &t);
+        goto done;
+    }
     check_type(context, CLATTN_F32, argc, argv, &t);
     check_meter(context, &t);
     check_random(&t);
     if (info.has_f64)
         check_type(context, CLATTN_F64, argc, argv, &t);
+done:
     clattn_context_destroy(context);
     write_log(&t);
     fclose(t.reports);
