@@ -38,6 +38,7 @@ enum {
     ORACLE_O,
     ORACLE_LSE,
     ORACLE_WEIGHTS,
+    ORACLE_STATE, /* with lse */
     ORACLE_KEEP,
     ORACLE_DROP,
     ORACLE_BIAS,
