@@ -286,6 +286,89 @@ typedef struct cla_random_args {
     cl_int uniform;
 } cla_random_args;
 
+/* Sums over rows; see sums.cl. */
+typedef struct cla_sums_args {
+    cla_axes_tensor x, y;
+    cla_axes axes;          /* of x: outer ones are summed over */
+    cl_long y_step;         /* from the sums of a block to the next ones */
+    cl_int block;           /* rows of a block */
+    cl_int chunks, columns; /* work-groups across, columns of each */
+    cl_int add;             /* to what y holds */
+} cla_sums_args;
+
+/* Gradients along rows; see rows_backward.cl. */
+typedef struct cla_norm_back_args {
+    cla_axes_tensor x, residual, weight, d_y, d_sum, d_x;
+    cla_axes axes;
+    cl_long epsilon_bits; /* as double, for f64 */
+    cl_int rows, rms;     /* rows of a work-group */
+    cl_float epsilon;
+    cl_int has_terms; /* d_y times the normalised x is wanted */
+} cla_norm_back_args;
+typedef struct cla_soft_back_args {
+    cla_axes_tensor y, d_y, d_x;
+    cla_axes axes;
+    cl_int rows, pad;
+} cla_soft_back_args;
+typedef struct cla_loss_args {
+    cla_axes_tensor logits, targets, row_losses, d_logits;
+    cla_axes axes;
+    cl_long classes, ignore;
+    cl_long scale_bits, smoothing_bits; /* as double, for f64 */
+    cl_long loss_0;
+    cl_int has_ignore, mean; /* mean: over the rows that count */
+    cl_int rows;             /* of a work-group */
+    cl_int loss_type;
+    cl_float scale, smoothing;
+} cla_loss_args;
+
+/* Gradients of y = act(x) up; see points_backward.cl. */
+typedef struct cla_point_back_args {
+    cla_axes_tensor x, up, d_y, d_x, d_up;
+    cla_axes axes;
+    cl_int chunk; /* elements of a work-item */
+    cl_int act;   /* a CLA_ACT */
+} cla_point_back_args;
+
+/* Rows of a table's gradient; see embed_backward.cl. */
+typedef struct cla_embed_back_args {
+    cla_axes_tensor ids, d_y, table; /* strides of the table: of its rows, of its columns */
+    cla_axes axes;                   /* of d_y, rows of ids */
+    cl_long padding, scale_bits;
+    cl_int entries, share; /* rows of the table, and so many of a work-item */
+    cl_int has_padding;
+    cl_int chunks, columns; /* work-groups across, columns of each */
+    cl_int add;
+    cl_float scale;
+    cl_int pad;
+} cla_embed_back_args;
+
+/* Optimizers; see optimizer.cl. */
+#define CLA_STEP_NUMBERS 10
+typedef struct cla_step_args {
+    cla_axes_tensor parameter, gradient, state1, state2;
+    cla_axes axes;
+    cl_long bits[CLA_STEP_NUMBERS]; /* of the numbers as double, for f64 */
+    cl_float numbers[CLA_STEP_NUMBERS];
+    cl_long factor_0;
+    cl_int has_factor, factor_type;
+    cl_int first, nesterov; /* first: states are not read */
+    cl_int chunk, pad;      /* elements of a work-item */
+} cla_step_args;
+
+/* Sums of squares; see optimizer.cl. */
+typedef struct cla_squares_args {
+    cla_axes_tensor x;
+    cla_axes axes;
+    cl_long most_bits; /* of the greatest norm as double, for f64 */
+    cl_long norm_0, factor_0;
+    cl_int chunk; /* elements of a work-group */
+    cl_int first; /* of the sums of this tensor */
+    cl_int count; /* of all sums */
+    cl_int has_norm, has_factor, norm_type, factor_type;
+    cl_float most;
+} cla_squares_args;
+
 /* Strided copy or fill over [n0, n1, n2, n3], innermost last. */
 typedef struct cla_copy_args {
     cl_long n0, n1, n2, n3;

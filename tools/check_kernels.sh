@@ -38,6 +38,17 @@ keys=(
     "tokens.cl LANES=4 STAGED=1 WG=64"
     "random.cl LANES=16 STAGED=0 WG=1"
     "random.cl LANES=4 STAGED=1 WG=64"
+    "sums.cl LANES=16 STAGED=0 WG=1"
+    "sums.cl LANES=4 STAGED=1 WG=64"
+    "rows_backward.cl LANES=16 STAGED=1 WG=1"
+    "rows_backward.cl LANES=8 STAGED=0 WG=1"
+    "rows_backward.cl LANES=4 STAGED=1 WG=64"
+    "points_backward.cl LANES=16 STAGED=0 WG=1"
+    "points_backward.cl LANES=4 STAGED=1 WG=64"
+    "embed_backward.cl LANES=16 STAGED=1 WG=1"
+    "embed_backward.cl LANES=4 STAGED=1 WG=64"
+    "optimizer.cl LANES=16 STAGED=0 WG=1"
+    "optimizer.cl LANES=4 STAGED=1 WG=64"
     "weights.cl LANES=16 STAGED=1 WG=1 TQ=48 TK=64 DS=64 RQ=6 RV=4 HINT="
     "weights.cl LANES=4 STAGED=1 WG=64 TQ=32 TK=32 DS=32 RQ=4 RV=1 HINT="
     "weights.cl LANES=4 STAGED=1 WG=1 TQ=12 TK=32 DS=16 RQ=6 RV=2 HINT="
@@ -70,9 +81,9 @@ helper_of() { # FILE: the .clh files before it, as the host's key names it
     attention_lanes.cl) echo lanes.clh lanes_tile.clh ;;
     attention_split.cl | weights.cl) echo lanes.clh ;;
     linear.cl | gemv.cl | linear_parts.cl) echo lanes.clh act.clh linear.clh ;;
-    rows.cl | tokens.cl) echo lanes.clh axes.clh ;;
+    rows.cl | tokens.cl | sums.cl | rows_backward.cl | embed_backward.cl | optimizer.cl) echo lanes.clh axes.clh ;;
     random.cl) echo lanes.clh axes.clh philox.clh normal.h ;;
-    pointwise.cl) echo lanes.clh axes.clh act.clh ;;
+    pointwise.cl | points_backward.cl) echo lanes.clh axes.clh act.clh ;;
     esac
 }
 

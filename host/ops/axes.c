@@ -7,6 +7,8 @@
 #include "tensor/walk.h"
 
 enum { GPU_GROUP = 64, GPU_LANES = 4, GROUPS_A_CORE = 8 };
+/* Elements of a work-item: few pieces for a core on a CPU, a vector elsewhere. */
+enum { CHUNK_AT_LEAST = 2048, CHUNK_MOST = 1 << 20, CHUNK_GPU = 4 };
 
 int64_t cla_axes_group(const clattn_device_info *device) {
     int64_t group = device->device_class == CLATTN_DEVICE_CPU ? 1 : GPU_GROUP;
@@ -67,11 +69,27 @@ cla_axes_tensor cla_axes_tensor_of(const clattn_tensor *t, int outer) {
     return a;
 }
 
+clattn_tensor cla_axes_turned(const clattn_tensor *t, int axis) {
+    int axes[CLATTN_MAX_RANK], n = 0;
+    for (int i = 0; i < t->rank; i++)
+        if (i != axis)
+            axes[n++] = i;
+    axes[n] = axis;
+    return clattn_tensor_permute(*t, axes);
+}
+
 int cla_axes_share(const clattn_device_info *device, int64_t rows) {
     const int64_t groups = GROUPS_A_CORE * (int64_t)device->compute_units;
     if (device->device_class != CLATTN_DEVICE_CPU)
         return 1;
     return (int)cla_min(INT32_MAX / 2, cla_ceil_div(rows, groups));
+}
+
+int cla_axes_chunk(const clattn_device_info *device, int64_t elements) {
+    const int64_t share = cla_ceil_div(elements, GROUPS_A_CORE * (int64_t)device->compute_units);
+    if (device->device_class != CLATTN_DEVICE_CPU)
+        return CHUNK_GPU;
+    return (int)cla_min(CHUNK_MOST, cla_max(CHUNK_AT_LEAST, cla_round_up(share, 64)));
 }
 
 double cla_axes_bytes(clattn_tensor *const *tensors, int count) {

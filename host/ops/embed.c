@@ -5,6 +5,7 @@
 #include "ops/axes.h"
 #include "ops/operand.h"
 #include "ops/staging.h"
+#include "ops/tokens.h"
 #include "ref/ref_tokens.h"
 #include "runtime/buffer.h"
 #include "runtime/launch.h"
@@ -12,24 +13,6 @@
 #include "tensor/walk.h"
 #include <math.h>
 #include <string.h>
-
-/* ids with an axis behind, along which all have one id. */
-static clattn_status take_ids(const clattn_embed_args *args, cla_embed *a) {
-    clattn_status status = CLATTN_OK;
-    char text[200], other[200];
-    const clattn_tensor *y = &args->y, *ids = &args->ids;
-    bool fits = y->rank == ids->rank + 1 && y->shape[y->rank - 1] == args->table.shape[1];
-    for (int i = 0; fits && i < ids->rank; i++)
-        fits = ids->shape[i] == y->shape[i];
-    CLA_CHECK(fits, CLATTN_E_SHAPE, "y %s: should be ids %s and then %lld, as the table has it",
-              cla_shape_text(y, text, sizeof text), cla_shape_text(ids, other, sizeof other),
-              (long long)args->table.shape[1]);
-    a->ids.shape[ids->rank] = y->shape[ids->rank];
-    a->ids.stride[ids->rank] = 0;
-    a->ids.rank++;
-done:
-    return status;
-}
 
 static clattn_status take(clattn_context *context, const clattn_embed_args *args, cla_embed *a) {
     clattn_status status = CLATTN_OK;
@@ -43,7 +26,7 @@ static clattn_status take(clattn_context *context, const clattn_embed_args *args
               cla_shape_text(&a->table, text, sizeof text));
     CLA_TRY(cla_operand_check(context, &a->ids, "ids", CLA_OPERAND_INTS));
     CLA_TRY(cla_operand_check(context, &a->y, "y", CLA_OPERAND_OUTPUT));
-    CLA_TRY(take_ids(args, a));
+    CLA_TRY(cla_tokens_ids_over(&a->y, "y", a->table.shape[1], &args->ids, "ids", &a->ids));
     CLA_TRY(cla_operand_apart(&args->table, "table", &args->y, "y"));
     CLA_TRY(cla_operand_apart(&args->ids, "ids", &args->y, "y"));
     if (a->add.rank != 0) {
@@ -61,17 +44,6 @@ static clattn_status take(clattn_context *context, const clattn_embed_args *args
     a->length = cla_walk_count(&a->y, a->outer, a->y.rank);
 done:
     return status;
-}
-
-/* Ids of the caller's own array can be looked at, before anything is written. */
-static clattn_status check_ids(const cla_embed *a) {
-    for (int64_t row = 0; a->ids.host && row < a->rows; row++) {
-        const int64_t id = cla_ref_id(&a->ids, a->outer, row);
-        if (id < 0 || id >= a->table.shape[0])
-            return cla_error(CLATTN_E_ARGUMENT, "ids: number %lld is %lld, and the table has %lld rows", (long long)row,
-                             (long long)id, (long long)a->table.shape[0]);
-    }
-    return CLATTN_OK;
 }
 
 static clattn_status run(clattn_context *context, const cla_embed *a) {
@@ -107,7 +79,7 @@ clattn_status clattn_embed(clattn_context *context, const clattn_embed_args *arg
     cla_staging staging;
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "embed: %s is NULL", context ? "args" : "context");
     CLA_TRY(take(context, args, &a));
-    CLA_TRY(check_ids(&a));
+    CLA_TRY(cla_tokens_check(&a.ids, "ids", a.outer, a.rows, a.table.shape[0], "the table has", "rows", NULL));
     if (a.rows == 0 || a.length == 0)
         goto done;
     clattn_tensor *const all[] = {&a.table, &a.ids, &a.add, &a.y};

@@ -14,15 +14,7 @@
 _Static_assert((int)CLA_ALONE == CLA_WITH_NONE && (int)CLA_TIMES == CLA_WITH_PRODUCT && (int)CLA_PLUS == CLA_WITH_SUM,
                "kernels combine by these numbers");
 
-/* Elements of a work-item: few pieces for a core on a CPU, a vector elsewhere. */
-enum { GROUPS_A_CORE = 8, CHUNK_AT_LEAST = 2048, CHUNK_MOST = 1 << 20, CHUNK_GPU = 4, TENSORS = 3 };
-
-static int chunk_for(const clattn_device_info *device, int64_t elements) {
-    const int64_t share = cla_ceil_div(elements, GROUPS_A_CORE * (int64_t)device->compute_units);
-    if (device->device_class != CLATTN_DEVICE_CPU)
-        return CHUNK_GPU;
-    return (int)cla_min(CHUNK_MOST, cla_max(CHUNK_AT_LEAST, cla_round_up(share, 64)));
-}
+enum { TENSORS = 3 };
 
 static clattn_status run(clattn_context *context, const cla_points *a, clattn_tensor *const *all) {
     clattn_status status = CLATTN_OK;
@@ -35,7 +27,7 @@ static clattn_status run(clattn_context *context, const cla_points *a, clattn_te
                                  .other = cla_axes_tensor_of(&a->other, a->outer),
                                  .y = cla_axes_tensor_of(&a->y, a->outer),
                                  .axes = cla_axes_of(&a->x, a->outer),
-                                 .chunk = chunk_for(device, elements),
+                                 .chunk = cla_axes_chunk(device, elements),
                                  .act = (cl_int)a->activation,
                                  .with = (cl_int)a->with};
     const cla_arg list[] = {CLA_ARG_BUFFER(a->x.buffer), CLA_ARG_BUFFER(a->other.buffer), CLA_ARG_BUFFER(a->y.buffer),

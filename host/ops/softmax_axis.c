@@ -11,16 +11,6 @@
 #include "tensor/view.h"
 #include "tensor/walk.h"
 
-/* Puts the axis last. */
-static clattn_tensor turned(const clattn_tensor *t, int axis) {
-    int axes[CLATTN_MAX_RANK], n = 0;
-    for (int i = 0; i < t->rank; i++)
-        if (i != axis)
-            axes[n++] = i;
-    axes[n] = axis;
-    return clattn_tensor_permute(*t, axes);
-}
-
 static clattn_status run(clattn_context *context, const cla_softmax_rows_of *a, clattn_tensor *const *all) {
     clattn_status status = CLATTN_OK;
     const clattn_device_info *device = cla_context_device(context);
@@ -50,7 +40,8 @@ static clattn_status take(clattn_context *context, const clattn_softmax_args *ar
     const int rank = args->x.rank, given = args->has_axis ? args->axis : -1, axis = given < 0 ? given + rank : given;
     CLA_CHECK(axis >= 0 && axis < rank, CLATTN_E_SHAPE, "softmax: axis %d of x %s; it is from %d to %d", given,
               cla_shape_text(&args->x, text, sizeof text), -rank, rank - 1);
-    *a = (cla_softmax_rows_of){.x = turned(&args->x, axis), .y = turned(&args->y, axis), .outer = rank - 1};
+    *a = (cla_softmax_rows_of){
+        .x = cla_axes_turned(&args->x, axis), .y = cla_axes_turned(&args->y, axis), .outer = rank - 1};
     clattn_tensor *const all[] = {&a->x, &a->y};
     CLA_TRY(cla_operand_sums(context, "softmax", all, 2, &a->dtype));
     cla_walk_merge(all, 2, &a->outer);

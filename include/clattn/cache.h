@@ -40,6 +40,7 @@ typedef struct clattn_rotary_args {
 
 /* y = x, with pair d of a row at position p turned by the angle p * frequency[d]:
  *   y1 = x1 cos - x2 sin,  y2 = x1 sin + x2 cos
+ * The gradient by x is that by y, turned back: the same call with negated frequencies, or sines.
  * Shapes   any strides; y may not overlap itself, nor x unless it is x. A rank 3 tensor [B, N, H * D] is a view:
  *          clattn_tensor_split, then clattn_tensor_permute.
  * Dtypes   f32, f16, bf16, f64, x and y each its own; in f32, or in f64 where one of them is. Angles are found on the

@@ -15,6 +15,7 @@
 #include <clattn/parameters.h>
 #include <clattn/status.h>
 #include <clattn/tensor.h>
+#include <clattn/train.h>
 #include <clattn/tune.h>
 #include <clattn/verify.h>
 #include <clattn/version.h>

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums over the axes along which a result broadcasts, in blocks of rows that are added in order: gradients of biases,
+ * of weights of norms, and of all else that broadcasts. */
+#ifndef CLA_OPS_SUMS_H
+#define CLA_OPS_SUMS_H
+
+#include "ref/ref_backward.h"
+
+/* Tensors are checked, have one shape, strides of 0 where they broadcast, and storage on the device, or on the host in
+ * a `cpu` context; dtype and add are set. What is summed is told by y's strides. Enqueued. Errors   CLATTN_E_LIMIT
+ * (rows of 2^31 elements, 8 axes summed), and the device's. */
+clattn_status cla_sums_run(clattn_context *context, cla_sums *a);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums over rows, without atomics: y[block] = the sum of the a.block rows of a block of x. A work-group owns a block and
+ * a.columns columns, SUMS vectors of a work-item at a time. Sums of blocks are added up by a second launch, whose x they
+ * are.
+ * Key: REAL; LANES; STAGED 1: storage may be of any type, 0: all of it is real; WG. No local memory, no barriers. */
+#if WG > 1
+#define SUMS 1
+#else
+#define SUMS 8
+#endif
+
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+void sums(__global const void *x, __global void *y, const cla_sums_args a) {
+    const int lid = (int)get_local_id(0), length = a.axes.length;
+    const long group = (long)get_group_id(0), block = group / a.chunks;
+    const int first = (int)(group - block * a.chunks) * a.columns, end = min(length, first + a.columns);
+    const long row0 = block * a.block, row1 = min(row0 + a.block, a.axes.rows);
+    for (int i0 = first + lid * LANES; i0 < end; i0 += SUMS * WG * LANES) {
+        const int vectors = min(SUMS, (end - i0 + WG * LANES - 1) / (WG * LANES));
+        vec sum[SUMS];
+        EACH(j, SUMS) sum[j] = (vec)(R(0.0));
+        for (long row = row0; row < row1; row++) {
+            int at[CLA_MOST_AXES];
+            find_row(row, at, &a.axes);
+            const long x_at = start_of(&a.x, at, &a.axes);
+            for (int j = 0; j < vectors; j++) {
+                const int i = i0 + j * WG * LANES;
+                sum[j] += take(x, &a.x, x_at, i, PART_COUNT(i, end), &a.axes);
+            }
+        }
+        for (int j = 0; j < vectors; j++) {
+            const int i = i0 + j * WG * LANES, count = PART_COUNT(i, end);
+            const long y_at = a.y.first + block * a.y_step;
+            if (a.add)
+                sum[j] += take(y, &a.y, y_at, i, count, &a.axes);
+            put(sum[j], y, &a.y, y_at, i, count, &a.axes);
+        }
+    }
+}
