@@ -14,8 +14,7 @@ static clattn_status linear(clattn_context *context, const cla_attend *c, const 
     return status;
 }
 
-/* [B, H, rows, D] of columns first .. first + H D of [B, rows, columns]. */
-static clattn_tensor as_heads(const clattn_tensor *rows, int64_t first, int64_t H, int64_t D) {
+clattn_tensor cla_as_heads(const clattn_tensor *rows, int64_t first, int64_t H, int64_t D) {
     static const int swap[] = {0, 2, 1, 3};
     return clattn_tensor_permute(clattn_tensor_split(clattn_tensor_slice(*rows, 2, first, H * D), 2, H), swap);
 }
@@ -93,7 +92,9 @@ static clattn_status project_rows(const cla_heads *h, cla_scratch *scratch, cons
     const int64_t q = h->H * h->D, row = cla_heads_row(h);
     const int64_t shape[] = {c->query.shape[0], c->query.shape[1], q + row};
     clattn_tensor rows = {0};
-    CLA_TRY(cla_scratch_take(scratch, CLA_SLOT_WIDE, c->dtype, 3, shape, &rows));
+    CLA_TRY(cla_scratch_take(scratch, c->saved ? c->saved->wide : CLA_SLOT_WIDE, c->dtype, 3, shape, &rows));
+    if (c->saved)
+        c->saved->rows = rows;
     p->q = clattn_tensor_slice(rows, 2, 0, q);
     p->kv = clattn_tensor_slice(rows, 2, q, row);
     if (cla_present(&h->packed)) {
@@ -120,7 +121,7 @@ static clattn_status project_apart(const cla_heads *h, cla_scratch *scratch, con
     clattn_tensor pool = {0};
     CLA_CHECK(clattn_tensor_elements(&q) >= 0 && clattn_tensor_elements(&kv) >= 0, CLATTN_E_SHAPE,
               "%s: more elements than 64 bits count", c->module);
-    CLA_TRY(cla_scratch_take(scratch, CLA_SLOT_WIDE, c->dtype, 1, &all, &pool));
+    CLA_TRY(cla_scratch_take(scratch, c->saved ? c->saved->wide : CLA_SLOT_WIDE, c->dtype, 1, &all, &pool));
     p->q = clattn_tensor_buffer(pool.buffer, c->dtype, 3, q_shape);
     CLA_TRY(linear(scratch->context, c, "projection of queries", &c->query, &h->q, &h->q_bias, &p->q));
     if (kept) {
@@ -138,6 +139,32 @@ done:
     return status;
 }
 
+clattn_attention_args cla_attend_args(const cla_heads *h, const cla_attend *c, const clattn_tensor *q,
+                                      const clattn_tensor *kv, const clattn_tensor *result) {
+    clattn_attention_args args = {.q = cla_as_heads(q, 0, h->H, h->D),
+                                  .k = cla_as_heads(kv, 0, h->Hk, h->D),
+                                  .v = cla_as_heads(kv, h->Hk * h->D, h->Hk, h->Dv),
+                                  .o = cla_as_heads(result, 0, h->H, h->Dv),
+                                  .has_scale = h->has_scale,
+                                  .scale = h->scale};
+    cla_masks_apply(&c->masks, &args);
+    return args;
+}
+
+static clattn_status save(const cla_heads *h, cla_scratch *scratch, const cla_attend *c, bool together,
+                          const projected *p, const clattn_tensor *result, clattn_tensor *state) {
+    clattn_status status = CLATTN_OK;
+    cla_attend_saved *saved = c->saved;
+    const int64_t shape[] = {c->query.shape[0], h->H, c->query.shape[1], 2};
+    CLA_TRY(cla_scratch_take(scratch, saved->state_slot, c->dtype, 4, shape, state));
+    saved->together = together;
+    saved->q = p->q, saved->kv = p->kv;
+    saved->result = *result;
+    saved->state = *state;
+done:
+    return status;
+}
+
 clattn_status cla_attend_run(const cla_heads *h, cla_scratch *scratch, const cla_attend *c) {
     clattn_status status = CLATTN_OK;
     const int64_t shape[] = {c->query.shape[0], c->query.shape[1], h->H * h->Dv};
@@ -145,22 +172,19 @@ clattn_status cla_attend_run(const cla_heads *h, cla_scratch *scratch, const cla
     clattn_tensor result = {0};
     projected p = {0};
     CLA_TRY(together ? project_rows(h, scratch, c, &p) : project_apart(h, scratch, c, &p));
-    CLA_TRY(cla_scratch_take(scratch, CLA_SLOT_HEADS, c->dtype, 3, shape, &result));
-    clattn_attention_args args = {.q = as_heads(&p.q, 0, h->H, h->D),
-                                  .k = as_heads(&p.kv, 0, h->Hk, h->D),
-                                  .v = as_heads(&p.kv, h->Hk * h->D, h->Hk, h->Dv),
-                                  .o = as_heads(&result, 0, h->H, h->Dv),
-                                  .weights = c->weights,
-                                  .weights_mean = c->weights_mean,
-                                  .has_scale = h->has_scale,
-                                  .scale = h->scale};
-    cla_masks_apply(&c->masks, &args);
+    CLA_TRY(cla_scratch_take(scratch, c->saved ? c->saved->heads : CLA_SLOT_HEADS, c->dtype, 3, shape, &result));
+    clattn_attention_args args = cla_attend_args(h, c, &p.q, &p.kv, &result);
+    args.weights = c->weights;
+    args.weights_mean = c->weights_mean;
+    if (c->saved)
+        CLA_TRY(save(h, scratch, c, together, &p, &result, &args.state));
     status = clattn_attention(scratch->context, &args);
     if (status != CLATTN_OK) {
         cla_error_prefix("%s: attention: ", c->module);
         goto done;
     }
-    CLA_TRY(linear(scratch->context, c, "projection of the result", &result, &h->out, &h->out_bias, &c->y));
+    if (cla_present(&c->y))
+        CLA_TRY(linear(scratch->context, c, "projection of the result", &result, &h->out, &h->out_bias, &c->y));
 done:
     return status;
 }

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "modules/module.h"
+#include <clattn/train.h>
 
 static const char *const module = "decoder";
 
@@ -28,6 +29,14 @@ static clattn_status check_memory_dims(const cla_stack *s) {
     return CLATTN_OK;
 }
 
+static cla_stack_weights stack_weights(const clattn_decoder_weights *weights) {
+    return (cla_stack_weights){.weights = weights,
+                               .part = part,
+                               .count = weights->count,
+                               .has_norm = weights->has_norm,
+                               .norm = &weights->norm};
+}
+
 clattn_status clattn_decoder_create(clattn_context *context, const clattn_decoder_weights *weights,
                                     const clattn_layer_options *options, clattn_decoder **decoder) {
     clattn_status status = CLATTN_OK;
@@ -40,11 +49,7 @@ clattn_status clattn_decoder_create(clattn_context *context, const clattn_decode
               : !options ? "options"
                          : "layers");
     CLA_TRY(cla_alloc(1, sizeof *d, module, &d));
-    const cla_stack_weights stack = {.weights = weights,
-                                     .part = part,
-                                     .count = weights->count,
-                                     .has_norm = weights->has_norm,
-                                     .norm = &weights->norm};
+    const cla_stack_weights stack = stack_weights(weights);
     CLA_TRY(cla_stack_take(context, module, &stack, options, &d->stack));
     CLA_TRY(check_memory_dims(&d->stack));
     *decoder = d;
@@ -152,6 +157,37 @@ clattn_status clattn_decoder_run(clattn_decoder *decoder, const clattn_decoder_a
     CLA_TRY(cla_stack_run(s, &call));
     if (cache)
         cache->length += rows.shape[1];
+done:
+    return status;
+}
+
+clattn_status clattn_decoder_backward(clattn_decoder *decoder, const clattn_decoder_backward_args *args) {
+    clattn_status status = CLATTN_OK;
+    clattn_tensor rows;
+    cla_stack_weights gradients;
+    CLA_CHECK(decoder && args, CLATTN_E_ARGUMENT, "decoder_backward: %s is NULL", decoder ? "args" : "decoder");
+    CLA_CHECK(!args->forward.cache, CLATTN_E_UNSUPPORTED, "decoder_backward: with a cache there are no gradients");
+    clattn_decoder_args forward = args->forward;
+    forward.y = args->d_y;
+    cla_stack *s = &decoder->stack;
+    cla_stack_call call = {.x = forward.x, .y = forward.y, .hidden = forward.hidden};
+    cla_stack_back back = {.accumulate = args->accumulate, .d_y = args->d_y, .d_x = args->d_x};
+    CLA_TRY(cla_stack_rows(s, &forward.x, &forward.y, &rows));
+    CLA_TRY(take_memory(s, &forward, rows.shape[0], &call.memory));
+    if (cla_present(&args->d_memory)) {
+        CLA_CHECK(cla_same_shape(&args->d_memory, &forward.memory), CLATTN_E_SHAPE,
+                  "decoder_backward: d_memory should have the shape of memory");
+        CLA_TRY(cla_take_rows(&args->d_memory, module, "d_memory", s->options.batch_second, &back.d_memory));
+    }
+    const bool wide = s->wide || cla_is_wide(&forward.x) || cla_is_wide(&forward.y) || cla_is_wide(&forward.memory);
+    call.dtype = wide ? CLATTN_F64 : CLATTN_F32;
+    CLA_TRY(take_masks(s, &forward, &forward.masks, &rows, call.memory.shape[1], &call));
+    if (args->gradients) {
+        CLA_CHECK(args->gradients->layers, CLATTN_E_ARGUMENT, "decoder_backward: gradients have no layers");
+        gradients = stack_weights(args->gradients);
+        back.gradients = &gradients;
+    }
+    CLA_TRY(cla_stack_backward(s, &call, &back));
 done:
     return status;
 }

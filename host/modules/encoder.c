@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "modules/module.h"
 #include "modules/stack.h"
+#include <clattn/train.h>
 
 static const char *const module = "encoder";
 
@@ -14,6 +15,14 @@ static cla_layer_parts part(const void *weights, int64_t i) {
     const clattn_encoder_layer_weights *w = &((const clattn_encoder_weights *)weights)->layers[i];
     return (cla_layer_parts){
         .self_attn = &w->self_attn, .feedforward = &w->feedforward, .norm1 = &w->norm1, .norm2 = &w->norm2};
+}
+
+static cla_stack_weights stack_weights(const clattn_encoder_weights *weights) {
+    return (cla_stack_weights){.weights = weights,
+                               .part = part,
+                               .count = weights->count,
+                               .has_norm = weights->has_norm,
+                               .norm = &weights->norm};
 }
 
 clattn_status clattn_encoder_create(clattn_context *context, const clattn_encoder_weights *weights,
@@ -28,11 +37,7 @@ clattn_status clattn_encoder_create(clattn_context *context, const clattn_encode
               : !options ? "options"
                          : "layers");
     CLA_TRY(cla_alloc(1, sizeof *e, module, &e));
-    const cla_stack_weights stack = {.weights = weights,
-                                     .part = part,
-                                     .count = weights->count,
-                                     .has_norm = weights->has_norm,
-                                     .norm = &weights->norm};
+    const cla_stack_weights stack = stack_weights(weights);
     CLA_TRY(cla_stack_take(context, module, &stack, options, &e->stack));
     *encoder = e;
     e = NULL;
@@ -53,14 +58,12 @@ int64_t clattn_encoder_parameter_count(const clattn_encoder *encoder) {
 
 int64_t clattn_encoder_layer_count(const clattn_encoder *encoder) { return encoder ? encoder->stack.count : 0; }
 
-clattn_status clattn_encoder_run(clattn_encoder *encoder, const clattn_encoder_args *args) {
+/* The type of the sums, and masks. */
+static clattn_status take_call(cla_stack *s, const clattn_encoder_args *args, cla_stack_call *call) {
     clattn_status status = CLATTN_OK;
     clattn_tensor rows;
-    CLA_CHECK(encoder && args, CLATTN_E_ARGUMENT, "encoder: %s is NULL", encoder ? "args" : "encoder");
-    cla_stack *s = &encoder->stack;
-    cla_stack_call call = {.x = args->x, .y = args->y, .hidden = args->hidden};
     CLA_TRY(cla_stack_rows(s, &args->x, &args->y, &rows));
-    call.dtype = s->wide || cla_is_wide(&args->x) || cla_is_wide(&args->y) ? CLATTN_F64 : CLATTN_F32;
+    call->dtype = s->wide || cla_is_wide(&args->x) || cla_is_wide(&args->y) ? CLATTN_F64 : CLATTN_F32;
     const cla_mask_shape shape = {.module = module,
                                   .prefix = "",
                                   .B = rows.shape[0],
@@ -69,11 +72,41 @@ clattn_status clattn_encoder_run(clattn_encoder *encoder, const clattn_encoder_a
                                   .M = rows.shape[1],
                                   .extra = s->layers[0].self.extra,
                                   .unbatched = args->x.rank == 2,
-                                  .wide = call.dtype == CLATTN_F64,
+                                  .wide = call->dtype == CLATTN_F64,
                                   .keep = CLA_SLOT_KEEP,
                                   .bias = CLA_SLOT_BIAS};
-    CLA_TRY(cla_masks_take(&args->masks, &shape, &s->scratch, &call.masks));
+    CLA_TRY(cla_masks_take(&args->masks, &shape, &s->scratch, &call->masks));
+done:
+    return status;
+}
+
+clattn_status clattn_encoder_run(clattn_encoder *encoder, const clattn_encoder_args *args) {
+    clattn_status status = CLATTN_OK;
+    CLA_CHECK(encoder && args, CLATTN_E_ARGUMENT, "encoder: %s is NULL", encoder ? "args" : "encoder");
+    cla_stack *s = &encoder->stack;
+    cla_stack_call call = {.x = args->x, .y = args->y, .hidden = args->hidden};
+    CLA_TRY(take_call(s, args, &call));
     CLA_TRY(cla_stack_run(s, &call));
+done:
+    return status;
+}
+
+clattn_status clattn_encoder_backward(clattn_encoder *encoder, const clattn_encoder_backward_args *args) {
+    clattn_status status = CLATTN_OK;
+    CLA_CHECK(encoder && args, CLATTN_E_ARGUMENT, "encoder_backward: %s is NULL", encoder ? "args" : "encoder");
+    clattn_encoder_args forward = args->forward;
+    forward.y = args->d_y;
+    cla_stack *s = &encoder->stack;
+    cla_stack_call call = {.x = forward.x, .y = forward.y, .hidden = forward.hidden};
+    cla_stack_back back = {.accumulate = args->accumulate, .d_y = args->d_y, .d_x = args->d_x};
+    cla_stack_weights gradients;
+    CLA_TRY(take_call(s, &forward, &call));
+    if (args->gradients) {
+        CLA_CHECK(args->gradients->layers, CLATTN_E_ARGUMENT, "encoder_backward: gradients have no layers");
+        gradients = stack_weights(args->gradients);
+        back.gradients = &gradients;
+    }
+    CLA_TRY(cla_stack_backward(s, &call, &back));
 done:
     return status;
 }

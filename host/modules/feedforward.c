@@ -96,11 +96,6 @@ done:
 
 /* ---- the module ---- */
 
-struct clattn_feedforward {
-    cla_scratch scratch;
-    cla_feed feed;
-};
-
 clattn_status clattn_feedforward_create(clattn_context *context, const clattn_feedforward_weights *weights,
                                         const clattn_feedforward_options *options, clattn_feedforward **feedforward) {
     clattn_status status = CLATTN_OK;

@@ -40,6 +40,20 @@ typedef struct cla_layer_call {
 clattn_status cla_layer_run(const cla_layer *layer, const clattn_layer_options *options, cla_scratch *scratch,
                             const cla_layer_call *call);
 
+/* layer_backward.c: the forward pass again, but for y, and then back. */
+typedef struct cla_layer_back {
+    const cla_layer *gradients; /* taken as weights are; NULL: none */
+    bool accumulate;
+    clattn_tensor d_y, d_x; /* [B, N, E]; d_x may be d_y */
+    clattn_tensor d_memory; /* or absent */
+    bool adds_memory;       /* d_memory is added to */
+} cla_layer_back;
+clattn_status cla_layer_backward(const cla_layer *layer, const clattn_layer_options *options, cla_scratch *scratch,
+                                 const cla_layer_call *call, const cla_layer_back *back);
+clattn_status cla_layer_take_gradients(const cla_layer_parts *parts, const cla_layer *layer, cla_layer *gradients);
+clattn_status cla_norm_take_gradient(const clattn_norm_weights *gradient, const clattn_norm_weights *weights,
+                                     const char *name);
+
 /* y = norm(x), with the options' kind and epsilon. residual, sum: as clattn_norm has them. */
 typedef struct cla_norm_call {
     clattn_tensor x, residual, sum, y;

@@ -63,3 +63,21 @@ done:
 }
 
 int64_t cla_count_of(const clattn_tensor *t) { return cla_present(t) ? clattn_tensor_elements(t) : 0; }
+
+bool cla_same_shape(const clattn_tensor *a, const clattn_tensor *b) {
+    bool same = a->rank == b->rank;
+    for (int i = 0; same && i < b->rank; i++)
+        same = a->shape[i] == b->shape[i];
+    return same;
+}
+
+clattn_status cla_check_gradient(const clattn_tensor *gradient, const clattn_tensor *weight, const char *name) {
+    char text[200], other[200];
+    if (cla_same_shape(gradient, weight))
+        return CLATTN_OK;
+    if (cla_present(weight) != cla_present(gradient))
+        return cla_error(CLATTN_E_ARGUMENT, "%s: there is %s", name,
+                         cla_present(weight) ? "a weight, and no gradient" : "a gradient, and no weight");
+    return cla_error(CLATTN_E_SHAPE, "%s %s: should have the shape of the weight %s", name,
+                     cla_shape_text(gradient, text, sizeof text), cla_shape_text(weight, other, sizeof other));
+}

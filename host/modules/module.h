@@ -19,6 +19,9 @@ static inline bool cla_is_wide(const clattn_tensor *t) { return t->rank > 0 && t
 clattn_status cla_take_matrix(const clattn_tensor *given, const char *name, bool transposed, clattn_tensor *matrix);
 /* Whether an optional vector has so many elements. */
 clattn_status cla_check_vector(const clattn_tensor *given, const char *name, int64_t elements);
+bool cla_same_shape(const clattn_tensor *a, const clattn_tensor *b);
+/* Whether a gradient is there where its weight is, and of its shape. */
+clattn_status cla_check_gradient(const clattn_tensor *gradient, const clattn_tensor *weight, const char *name);
 /* Elements of a tensor that may be absent. */
 int64_t cla_count_of(const clattn_tensor *t);
 

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "modules/attend.h"
 #include "modules/module.h"
+#include <clattn/train.h>
 
 static const char *const module = "multihead";
 
@@ -112,28 +113,81 @@ done:
     return status;
 }
 
+/* The type of the sums, and masks. */
+static clattn_status take_masks(clattn_multihead *multihead, const clattn_multihead_args *args, cla_attend *c) {
+    clattn_status status = CLATTN_OK;
+    const cla_heads *h = &multihead->heads;
+    if (h->wide || cla_is_wide(&c->query) || cla_is_wide(&c->key) || cla_is_wide(&c->value) || cla_is_wide(&c->y))
+        c->dtype = CLATTN_F64;
+    const cla_mask_shape shape = {.module = module,
+                                  .prefix = "",
+                                  .B = c->query.shape[0],
+                                  .H = h->H,
+                                  .N = c->query.shape[1],
+                                  .M = c->key.shape[1],
+                                  .extra = h->extra,
+                                  .unbatched = args->query.rank == 2,
+                                  .wide = c->dtype == CLATTN_F64,
+                                  .keep = CLA_SLOT_KEEP,
+                                  .bias = CLA_SLOT_BIAS};
+    CLA_TRY(cla_masks_take(&args->masks, &shape, &multihead->scratch, &c->masks));
+done:
+    return status;
+}
+
 clattn_status clattn_multihead_run(clattn_multihead *multihead, const clattn_multihead_args *args) {
     clattn_status status = CLATTN_OK;
     cla_attend c = {.module = module, .dtype = CLATTN_F32};
     CLA_CHECK(multihead && args, CLATTN_E_ARGUMENT, "multihead: %s is NULL", multihead ? "args" : "multihead");
-    const cla_heads *h = &multihead->heads;
     CLA_TRY(take_inputs(multihead, args, &c));
     CLA_TRY(take_weights(multihead, args, &c));
-    if (h->wide || cla_is_wide(&c.query) || cla_is_wide(&c.key) || cla_is_wide(&c.value) || cla_is_wide(&c.y))
-        c.dtype = CLATTN_F64;
-    const cla_mask_shape shape = {.module = module,
-                                  .prefix = "",
-                                  .B = c.query.shape[0],
-                                  .H = h->H,
-                                  .N = c.query.shape[1],
-                                  .M = c.key.shape[1],
-                                  .extra = h->extra,
-                                  .unbatched = args->query.rank == 2,
-                                  .wide = c.dtype == CLATTN_F64,
-                                  .keep = CLA_SLOT_KEEP,
-                                  .bias = CLA_SLOT_BIAS};
-    CLA_TRY(cla_masks_take(&args->masks, &shape, &multihead->scratch, &c.masks));
-    CLA_TRY(cla_attend_run(h, &multihead->scratch, &c));
+    CLA_TRY(take_masks(multihead, args, &c));
+    CLA_TRY(cla_attend_run(&multihead->heads, &multihead->scratch, &c));
+done:
+    return status;
+}
+
+/* ---- the backward pass ---- */
+
+static clattn_status take_gradient(const clattn_multihead *m, const clattn_tensor *given, const char *name,
+                                   const clattn_tensor *as, const char *as_name, clattn_tensor *rows) {
+    clattn_status status = CLATTN_OK;
+    char text[200], other[200];
+    if (!cla_present(given))
+        goto done;
+    CLA_CHECK(cla_present(as), CLATTN_E_ARGUMENT, "%s: %s is wanted, and there is no %s", module, name, as_name);
+    CLA_CHECK(cla_same_shape(given, as), CLATTN_E_SHAPE, "%s: %s %s: should have the shape of %s %s", module, name,
+              cla_shape_text(given, text, sizeof text), as_name, cla_shape_text(as, other, sizeof other));
+    CLA_TRY(cla_take_rows(given, module, name, m->batch_second, rows));
+done:
+    return status;
+}
+
+clattn_status clattn_multihead_backward(clattn_multihead *multihead, const clattn_multihead_backward_args *args) {
+    clattn_status status = CLATTN_OK;
+    cla_attend_saved saved = {
+        .wide = CLA_SLOT_SELF_WIDE, .heads = CLA_SLOT_SELF_HEADS, .state_slot = CLA_SLOT_SELF_STATE};
+    cla_attend c = {.module = module, .dtype = CLATTN_F32, .saved = &saved};
+    cla_heads gradients;
+    CLA_CHECK(multihead && args, CLATTN_E_ARGUMENT, "multihead_backward: %s is NULL", multihead ? "args" : "multihead");
+    clattn_multihead_args forward = args->forward;
+    forward.y = args->d_y;
+    forward.weights = (clattn_tensor){0};
+    CLA_TRY(take_inputs(multihead, &forward, &c));
+    CLA_TRY(take_masks(multihead, &forward, &c));
+    cla_attend_back back = {.accumulate = args->accumulate,
+                            .d_y = c.y,
+                            .key_is_query = !cla_present(&forward.key),
+                            .value_is_key = !cla_present(&forward.value)};
+    c.y = (clattn_tensor){0};
+    CLA_TRY(take_gradient(multihead, &args->d_query, "d_query", &forward.query, "query", &back.d_query));
+    CLA_TRY(take_gradient(multihead, &args->d_key, "d_key", &forward.key, "key", &back.d_key));
+    CLA_TRY(take_gradient(multihead, &args->d_value, "d_value", &forward.value, "value", &back.d_value));
+    if (args->gradients)
+        CLA_TRY(cla_heads_take_gradients(args->gradients, &multihead->heads, &gradients));
+    back.gradients = args->gradients ? &gradients : NULL;
+    CLA_TRY(cla_attend_run(&multihead->heads, &multihead->scratch, &c));
+    CLA_TRY(cla_attend_backward(&multihead->heads, &multihead->scratch, &c, &back));
 done:
     return status;
 }

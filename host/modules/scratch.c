@@ -22,6 +22,24 @@ done:
     return status;
 }
 
+clattn_status cla_scratch_take_many(cla_scratch *scratch, cla_slot slot, clattn_dtype dtype, int rank,
+                                    const int64_t *shape, int count, clattn_tensor *tensors) {
+    clattn_status status = CLATTN_OK;
+    const clattn_tensor one = clattn_tensor_buffer(NULL, dtype, rank, shape);
+    const int64_t elements = clattn_tensor_elements(&one);
+    clattn_tensor all;
+    CLA_CHECK(elements >= 0 && elements <= INT64_MAX / 64, CLATTN_E_SHAPE,
+              "scratch of rank %d: more elements than 64 bits count", rank);
+    const int64_t step = (elements + 31) / 32 * 32, size = step * count;
+    CLA_TRY(cla_scratch_take(scratch, slot, dtype, 1, &size, &all));
+    for (int i = 0; i < count; i++) {
+        tensors[i] = clattn_tensor_buffer(all.buffer, dtype, rank, shape);
+        tensors[i].offset = i * step;
+    }
+done:
+    return status;
+}
+
 void cla_scratch_free(cla_scratch *scratch) {
     for (int i = 0; i < CLA_SLOTS; i++)
         clattn_buffer_destroy(scratch->buffers[i]);

@@ -53,16 +53,12 @@ void cla_stack_free(cla_stack *stack) {
 
 /* ---- a call ---- */
 
-static bool same_shape(const clattn_tensor *a, const clattn_tensor *b) {
-    return a->rank == b->rank && memcmp(a->shape, b->shape, (size_t)a->rank * sizeof *a->shape) == 0;
-}
-
-static clattn_status take_like(const cla_stack *s, const clattn_tensor *given, const char *name, const clattn_tensor *x,
-                               clattn_tensor *rows) {
+clattn_status cla_stack_like(const cla_stack *s, const clattn_tensor *given, const char *name, const clattn_tensor *x,
+                             clattn_tensor *rows) {
     clattn_status status = CLATTN_OK;
     char text[200], other[200];
     CLA_TRY(cla_take_rows(given, s->module, name, s->options.batch_second, rows));
-    CLA_CHECK(same_shape(given, x), CLATTN_E_SHAPE, "%s: %s %s: should have the shape of x %s", s->module, name,
+    CLA_CHECK(cla_same_shape(given, x), CLATTN_E_SHAPE, "%s: %s %s: should have the shape of x %s", s->module, name,
               cla_shape_text(given, text, sizeof text), cla_shape_text(x, other, sizeof other));
 done:
     return status;
@@ -75,7 +71,7 @@ clattn_status cla_stack_rows(const cla_stack *s, const clattn_tensor *x, const c
     CLA_TRY(cla_take_rows(x, s->module, "x", s->options.batch_second, rows));
     CLA_CHECK(rows->shape[2] == s->E, CLATTN_E_SHAPE, "%s: x %s: its last axis should be %lld", s->module,
               cla_shape_text(x, text, sizeof text), (long long)s->E);
-    CLA_TRY(take_like(s, y, "y", x, &ignored));
+    CLA_TRY(cla_stack_like(s, y, "y", x, &ignored));
 done:
     return status;
 }
@@ -98,7 +94,7 @@ static clattn_status run_layer(cla_stack *s, const cla_stack_call *call, int64_t
     if (call->memory_stores)
         one.memory_store = call->memory_stores[i];
     if (call->hidden && cla_present(&call->hidden[i]))
-        CLA_TRY(take_like(s, &call->hidden[i], "hidden", &call->x, &one.also));
+        CLA_TRY(cla_stack_like(s, &call->hidden[i], "hidden", &call->x, &one.also));
     CLA_TRY(cla_layer_run(&s->layers[i], &s->options, &s->scratch, &one));
 done:
     return status;
@@ -108,7 +104,7 @@ clattn_status cla_stack_run(cla_stack *s, const cla_stack_call *call) {
     clattn_status status = CLATTN_OK;
     clattn_tensor x, y, rows;
     CLA_TRY(cla_stack_rows(s, &call->x, &call->y, &x));
-    CLA_TRY(take_like(s, &call->y, "y", &call->x, &y));
+    CLA_TRY(cla_stack_like(s, &call->y, "y", &call->x, &y));
     if (s->count > 1 || s->has_norm)
         CLA_TRY(cla_scratch_take(&s->scratch, CLA_SLOT_ROWS, call->dtype, 3, x.shape, &rows));
     for (int64_t i = 0; i < s->count; i++) {

@@ -48,4 +48,17 @@ clattn_status cla_stack_rows(const cla_stack *stack, const clattn_tensor *x, con
                              clattn_tensor *rows);
 clattn_status cla_stack_run(cla_stack *stack, const cla_stack_call *call);
 
+/* stack_backward.c. `call` is that of the forward pass but for y; hidden are what layers gave, of all whose output a
+ * layer, or the norm, takes. */
+typedef struct cla_stack_back {
+    const cla_stack_weights *gradients; /* as weights are; NULL: none */
+    bool accumulate;
+    clattn_tensor d_y, d_x; /* as the caller gives them; d_x may be absent */
+    clattn_tensor d_memory; /* [B, M, its dim], or absent */
+} cla_stack_back;
+clattn_status cla_stack_backward(cla_stack *stack, const cla_stack_call *call, const cla_stack_back *back);
+/* As [B, N, E], of x's shape. */
+clattn_status cla_stack_like(const cla_stack *stack, const clattn_tensor *given, const char *name,
+                             const clattn_tensor *x, clattn_tensor *rows);
+
 #endif

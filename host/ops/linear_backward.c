@@ -171,7 +171,7 @@ static clattn_status find_dx(clattn_context *context, const linear *a, const cla
 /* d_w = d_z^T x */
 static clattn_status find_dw(clattn_context *context, linear *a, const clattn_tensor *d_z) {
     clattn_status status = CLATTN_OK;
-    clattn_tensor rows, x;
+    clattn_tensor rows = {0}, x = {0};
     if (a->M == 0 && a->accumulate)
         goto done;
     CLA_TRY(flatten(context, a, d_z, &rows));

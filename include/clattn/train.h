@@ -15,7 +15,7 @@
 #ifndef CLATTN_TRAIN_H
 #define CLATTN_TRAIN_H
 
-#include <clattn/ops.h>
+#include <clattn/modules.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,7 +36,7 @@ typedef struct clattn_linear_backward_args {
     const char *algorithm; /* of both products, a clattn_linear_algorithm; NULL: chosen for each */
 } clattn_linear_backward_args;
 
-/* Of y = activation(z), z = x W^T + bias; d_z = d_y activation'(z):
+/* Of y = activation(z), z = x W^T + bias, not gated; d_z = d_y activation'(z):
  *   d_x = d_z W,  d_w = d_z^T x,  d_bias = the sum of the rows of d_z
  * Special  no rows: d_w and d_bias are zeros, or as they were.
  * Errors   those of clattn_linear; CLATTN_E_ARGUMENT too for an input that is missing, and CLATTN_E_DTYPE for w in
@@ -205,6 +205,62 @@ typedef struct clattn_sgd_args {
  * Errors   those of clattn_adam_step.
  * Source   Sutskever et al. 2013. */
 CLATTN_API clattn_status clattn_sgd_step(clattn_context *context, const clattn_sgd_args *args);
+
+/* ---- modules ---- */
+
+/* The backward pass of a module computes its forward pass again from the same inputs, in scratch, so that nothing but
+ * inputs is kept between the two. Gradients of weights are structs as those of the weights, of the same shapes and in
+ * the same convention, so that clattn_parameters may hold them under the same names; NULL: not wanted. */
+typedef struct clattn_feedforward_backward_args {
+    clattn_tensor x, d_y; /* [..., E] */
+    clattn_tensor d_x;    /* out, optional */
+    const clattn_feedforward_weights *gradients;
+    bool accumulate; /* gradients of weights are added to */
+} clattn_feedforward_backward_args;
+
+/* Errors   those of clattn_feedforward_run; CLATTN_E_ARGUMENT too for gradients that are not those of the weights. */
+CLATTN_API clattn_status clattn_feedforward_backward(clattn_feedforward *feedforward,
+                                                     const clattn_feedforward_backward_args *args);
+
+typedef struct clattn_multihead_backward_args {
+    clattn_multihead_args forward; /* its query, key, value and masks, as in the forward call */
+    clattn_tensor d_y;             /* as query */
+    clattn_tensor d_query;         /* out, optional, as query: by key and value too where they are absent */
+    clattn_tensor d_key;           /* out, optional, as key, with one: by value too where that is absent */
+    clattn_tensor d_value;         /* out, optional, as value, with one */
+    const clattn_multihead_weights *gradients;
+    bool accumulate; /* gradients of weights are added to */
+} clattn_multihead_backward_args;
+
+/* Errors   those of clattn_multihead_run and clattn_attention_backward; CLATTN_E_ARGUMENT too for gradients that are
+ * not those of the weights. */
+CLATTN_API clattn_status clattn_multihead_backward(clattn_multihead *multihead,
+                                                   const clattn_multihead_backward_args *args);
+
+typedef struct clattn_encoder_backward_args {
+    clattn_encoder_args
+        forward;       /* its x, masks, and hidden: of each layer but the last, and of that with a norm behind */
+    clattn_tensor d_y; /* as x */
+    clattn_tensor d_x; /* out, optional, as x */
+    const clattn_encoder_weights *gradients;
+    bool accumulate; /* gradients of weights are added to */
+} clattn_encoder_backward_args;
+
+/* Errors   those of clattn_encoder_run and clattn_attention_backward; CLATTN_E_ARGUMENT too for gradients that are not
+ *          those of the weights, and hidden that is missing. */
+CLATTN_API clattn_status clattn_encoder_backward(clattn_encoder *encoder, const clattn_encoder_backward_args *args);
+
+typedef struct clattn_decoder_backward_args {
+    clattn_decoder_args forward; /* its x, memory, masks, and hidden, as for the encoder; no cache */
+    clattn_tensor d_y;           /* as x */
+    clattn_tensor d_x;           /* out, optional, as x */
+    clattn_tensor d_memory;      /* out, optional, as memory */
+    const clattn_decoder_weights *gradients;
+    bool accumulate; /* gradients of weights are added to */
+} clattn_decoder_backward_args;
+
+/* Errors   as for the encoder; CLATTN_E_UNSUPPORTED with a cache. */
+CLATTN_API clattn_status clattn_decoder_backward(clattn_decoder *decoder, const clattn_decoder_backward_args *args);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The backward pass of a stack: of the norm behind it, and of its layers from the last to the first. */
+#include "modules/module.h"
+#include "modules/stack.h"
+#include <clattn/train.h>
+#include <stdio.h>
+
+/* What layer i takes, or the norm behind them all: i = count. */
+static clattn_status input_of(const cla_stack *s, const cla_stack_call *call, int64_t i, clattn_tensor *rows) {
+    clattn_status status = CLATTN_OK;
+    const clattn_tensor *given = i == 0 ? &call->x : call->hidden ? &call->hidden[i - 1] : NULL;
+    CLA_CHECK(given && cla_present(given), CLATTN_E_ARGUMENT,
+              "%s: hidden: what layer %lld gave is missing; the backward pass needs it", s->module, (long long)(i - 1));
+    CLA_TRY(cla_stack_like(s, given, i == 0 ? "x" : "hidden", &call->x, rows));
+done:
+    return status;
+}
+
+static clattn_status norm_back(const cla_stack *s, const cla_stack_call *call, const cla_stack_back *back,
+                               const clattn_tensor *d_y, const clattn_tensor *d_x) {
+    clattn_status status = CLATTN_OK;
+    clattn_norm_backward_args args = {.kind = s->options.norm,
+                                      .weight = s->norm.weight,
+                                      .d_y = *d_y,
+                                      .d_x = *d_x,
+                                      .epsilon = s->options.norm_epsilon,
+                                      .accumulate = back->accumulate};
+    CLA_TRY(input_of(s, call, s->count, &args.x));
+    if (back->gradients) {
+        CLA_TRY(cla_norm_take_gradient(back->gradients->norm, &s->norm, "norm"));
+        args.d_weight = back->gradients->norm->weight, args.d_bias = back->gradients->norm->bias;
+    }
+    CLA_TRY(clattn_norm_backward(s->scratch.context, &args));
+done:
+    return status;
+}
+
+static clattn_status layer_back(cla_stack *s, const cla_stack_call *call, const cla_stack_back *back, int64_t i,
+                                const clattn_tensor *d_y, const clattn_tensor *d_x) {
+    clattn_status status = CLATTN_OK;
+    char module[64];
+    cla_layer gradients;
+    cla_layer_call one = {
+        .dtype = call->dtype, .memory = call->memory, .masks = call->masks, .memory_masks = call->memory_masks};
+    cla_layer_back layer = {.accumulate = back->accumulate,
+                            .d_y = *d_y,
+                            .d_x = *d_x,
+                            .d_memory = back->d_memory,
+                            .adds_memory = i != s->count - 1};
+    snprintf(module, sizeof module, "%s: layer %lld", s->module, (long long)i);
+    one.module = module;
+    CLA_TRY(input_of(s, call, i, &one.x));
+    if (back->gradients) {
+        const cla_layer_parts parts = back->gradients->part(back->gradients->weights, i);
+        status = cla_layer_take_gradients(&parts, &s->layers[i], &gradients);
+        if (status != CLATTN_OK) {
+            cla_error_prefix("%s: gradients: ", module);
+            goto done;
+        }
+        layer.gradients = &gradients;
+    }
+    CLA_TRY(cla_layer_backward(&s->layers[i], &s->options, &s->scratch, &one, &layer));
+done:
+    return status;
+}
+
+clattn_status cla_stack_backward(cla_stack *s, const cla_stack_call *call, const cla_stack_back *back) {
+    clattn_status status = CLATTN_OK;
+    clattn_tensor d_y, d_x = {0}, rows;
+    CLA_TRY(cla_stack_like(s, &back->d_y, "d_y", &call->x, &d_y));
+    if (cla_present(&back->d_x))
+        CLA_TRY(cla_stack_like(s, &back->d_x, "d_x", &call->x, &d_x));
+    CLA_CHECK(!back->gradients || back->gradients->count == s->count, CLATTN_E_ARGUMENT,
+              "%s: gradients of %lld layers; there are %lld", s->module, (long long)back->gradients->count,
+              (long long)s->count);
+    CLA_CHECK(!back->gradients || back->gradients->has_norm == s->has_norm, CLATTN_E_ARGUMENT,
+              "%s: gradients %s a norm behind the last layer", s->module,
+              s->has_norm ? "lack those of" : "have those of");
+    CLA_TRY(cla_scratch_take(&s->scratch, CLA_SLOT_D_ROWS, call->dtype, 3, d_y.shape, &rows));
+    if (s->has_norm)
+        CLA_TRY(norm_back(s, call, back, &d_y, &rows));
+    for (int64_t i = s->count - 1; i >= 0; i--) {
+        const bool first = i == s->count - 1 && !s->has_norm;
+        CLA_TRY(layer_back(s, call, back, i, first ? &d_y : &rows, i == 0 && cla_present(&d_x) ? &d_x : &rows));
+    }
+done:
+    return status;
+}
