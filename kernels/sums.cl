@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums over rows, without atomics: y[block] = the sum of the a.block rows of a block of x. A work-group owns a block and
+/* Sums over rows, and rows as columns.
+ * `sums`, without atomics: y[block] = the sum of the a.block rows of a block of x. A work-group owns a block and
  * a.columns columns, SUMS vectors of a work-item at a time. Sums of blocks are added up by a second launch, whose x they
  * are.
+ * `turn_rows`: y [N, M], dense and of type real, = x [M, N]. A work-item owns LANES columns of a.block rows.
  * Key: REAL; LANES; STAGED 1: storage may be of any type, 0: all of it is real; WG. No local memory, no barriers. */
 #if WG > 1
 #define SUMS 1
@@ -34,6 +36,27 @@ void sums(__global const void *x, __global void *y, const cla_sums_args a) {
             if (a.add)
                 sum[j] += take(y, &a.y, y_at, i, count, &a.axes);
             put(sum[j], y, &a.y, y_at, i, count, &a.axes);
+        }
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+void turn_rows(__global const void *x, __global real *y, const cla_sums_args a) {
+    const long item = get_global_id(0), down = (a.axes.rows + a.block - 1) / a.block, across = item / down;
+    const long m0 = (item - across * down) * a.block, end = min(m0 + a.block, a.axes.rows), n = across * LANES;
+    const int columns = (int)min((long)LANES, a.axes.length - n);
+    for (long m = m0; m < end && columns > 0; m += LANES) {
+        const int rows = (int)min((long)LANES, end - m);
+        const long at = a.x.first + m * a.x.s[0] + n * a.x.s[1], to = n * a.axes.rows + m;
+        if (rows == LANES && columns == LANES && a.x.how == CLA_ROW_LANES) {
+            vec v[LANES];
+            EACH(i, LANES) v[i] = load_lanes(x, at + i * a.x.s[0], a.x.type);
+            transpose(v);
+            EACH(i, LANES) STORE(v[i], 0, y + to + i * a.axes.rows);
+        } else {
+            for (int j = 0; j < columns; j++)
+                for (int i = 0; i < rows; i++)
+                    y[to + j * a.axes.rows + i] = load_one(x, at + i * a.x.s[0] + j * a.x.s[1], a.x.type);
         }
     }
 }

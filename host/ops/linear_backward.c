@@ -14,7 +14,7 @@
 /* The caller's tensors; outputs from D_X on. */
 enum { X, W, Z, D_Y, D_X, D_W, D_BIAS, TENSORS };
 static const char *const names[TENSORS] = {"x", "w", "z", "d_y", "d_x", "d_w", "d_bias"};
-enum { SCRATCH = 4 };
+enum { SCRATCH = 5 };
 
 typedef struct {
     clattn_tensor t[TENSORS];
@@ -127,14 +127,28 @@ done:
     return status;
 }
 
+/* A dense copy of t, of rank 4 at most, as a tensor of this shape. */
+static clattn_status copy_dense(clattn_context *context, linear *a, clattn_tensor t, int rank, const int64_t *shape,
+                                clattn_tensor *out) {
+    clattn_status status = CLATTN_OK;
+    cla_kernel *kernel = NULL;
+    CLA_TRY(make_dense(context, a, rank, shape, out));
+    clattn_tensor to = clattn_tensor_buffer(out->buffer, a->dtype, t.rank, t.shape);
+    CLA_TRY(cla_copy_kernel(context, a->dtype == CLATTN_F64 || t.dtype == CLATTN_F64, "copy_strided", &kernel));
+    cla_operand_to_host(context, (clattn_tensor *[]){&t, &to}, 2);
+    CLA_TRY(cla_copy_strided(context, kernel, &t, &to));
+done:
+    cla_kernel_destroy(kernel);
+    return status;
+}
+
 /* t [..., columns] as [M, columns] with one step from row to row: in place, or copied. */
 static clattn_status flatten(clattn_context *context, linear *a, const clattn_tensor *given, clattn_tensor *out) {
     clattn_status status = CLATTN_OK;
-    clattn_tensor t = *given, merged = *given;
-    cla_kernel *kernel = NULL;
+    clattn_tensor merged = *given;
     clattn_tensor *const all[] = {&merged};
-    const int64_t columns = t.shape[t.rank - 1], shape[] = {a->M, columns};
-    int outer = t.rank - 1;
+    const int64_t columns = given->shape[given->rank - 1], shape[] = {a->M, columns};
+    int outer = given->rank - 1;
     if (clattn_tensor_elements(given) > 0)
         cla_walk_merge(all, 1, &outer);
     if (outer <= 1 && merged.rank - outer == 1) {
@@ -144,16 +158,8 @@ static clattn_status flatten(clattn_context *context, linear *a, const clattn_te
         out->shape[0] = a->M, out->stride[0] = outer == 1 ? merged.stride[0] : 0;
         goto done;
     }
-    CLA_TRY(make_dense(context, a, 2, shape, out));
-    if (clattn_tensor_elements(given) == 0)
-        goto done;
-    clattn_tensor to = clattn_tensor_buffer(out->buffer, a->dtype, t.rank, t.shape);
-    CLA_TRY(cla_copy_kernel(context, a->dtype == CLATTN_F64 || t.dtype == CLATTN_F64, "copy_strided", &kernel));
-    cla_operand_to_host(context, (clattn_tensor *[]){&t, &to}, 2);
-    t = cla_view_lift(&t), to = cla_view_lift(&to);
-    CLA_TRY(cla_copy_strided(context, kernel, &t, &to));
+    CLA_TRY(copy_dense(context, a, *given, 2, shape, out));
 done:
-    cla_kernel_destroy(kernel);
     return status;
 }
 
@@ -168,7 +174,7 @@ static clattn_status find_dx(clattn_context *context, const linear *a, const cla
     return clattn_linear(context, &args);
 }
 
-/* d_w = d_z^T x */
+/* d_w = d_z^T x. Kernels read rows of d_z^T term by term, so that they are laid out first; BLAS does that itself. */
 static clattn_status find_dw(clattn_context *context, linear *a, const clattn_tensor *d_z) {
     clattn_status status = CLATTN_OK;
     clattn_tensor rows = {0}, x = {0};
@@ -177,6 +183,10 @@ static clattn_status find_dw(clattn_context *context, linear *a, const clattn_te
     CLA_TRY(flatten(context, a, d_z, &rows));
     CLA_TRY(flatten(context, a, &a->t[X], &x));
     clattn_linear_args args = {.x = transposed(&rows), .w = transposed(&x), .y = a->t[D_W], .algorithm = a->algorithm};
+    if (!cla_context_is_cpu(context) && a->M > 1) {
+        CLA_TRY(make_dense(context, a, 2, (const int64_t[]){a->N, a->M}, &args.x));
+        CLA_TRY(cla_turn_rows(context, &rows, &args.x));
+    }
     if (a->accumulate)
         CLA_TRY(make_dense(context, a, 2, a->t[D_W].shape, &args.y));
     CLA_TRY(clattn_linear(context, &args));

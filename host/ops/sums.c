@@ -12,7 +12,7 @@
 #include "tensor/walk.h"
 
 /* Rows of a block at least, and blocks at most but for more rows; columns of a work-group. */
-enum { ROWS_OF_A_BLOCK = 64, MOST_BLOCKS = 256, COLUMNS_CPU = 128, COLUMNS_GPU = 256, TENSORS = 2 };
+enum { ROWS_OF_A_BLOCK = 64, MOST_BLOCKS = 256, COLUMNS_CPU = 128, COLUMNS_GPU = 256, ROWS_TURNED = 64, TENSORS = 2 };
 
 /* Axes that are summed before the others, of which one is left. */
 static clattn_status arrange(cla_sums *a, clattn_tensor *const *all) {
@@ -116,6 +116,27 @@ clattn_status cla_sums_run(clattn_context *context, cla_sums *a) {
     CLA_CHECK(block <= INT32_MAX, CLATTN_E_LIMIT, "sum: %lld rows are too many", (long long)a->rows);
     CLA_TRY(blocks == 1 ? launch(context, a, block, 1, 0) : sum_blocks(context, a, block, blocks));
 done:
+    return status;
+}
+
+clattn_status cla_turn_rows(clattn_context *context, const clattn_tensor *from, const clattn_tensor *to) {
+    clattn_status status = CLATTN_OK;
+    const clattn_device_info *device = cla_context_device(context);
+    const int64_t group = cla_axes_group(device), rows = from->shape[0], columns = from->shape[1];
+    cla_kernel *kernel = NULL;
+    clattn_tensor x = *from, y = *to;
+    clattn_tensor *const all[] = {&x, &y};
+    const cla_key key = cla_axes_key(device, "sums.cl", "turn_rows", to->dtype, all, 2);
+    const cla_sums_args args = {.x = cla_axes_tensor_of(&x, 1), .axes = cla_axes_of(&x, 1), .block = ROWS_TURNED};
+    const cla_arg list[] = {CLA_ARG_BUFFER(x.buffer), CLA_ARG_BUFFER(y.buffer), CLA_ARG_VALUE(args)};
+    /* As many as for the fewest lanes: those that find no columns do nothing. */
+    const int64_t items = cla_ceil_div(columns, 4) * cla_ceil_div(rows, ROWS_TURNED);
+    CLA_TRY(cla_kernel_create(context, &key, (size_t)group, &kernel));
+    if (cla_context_profiles(context))
+        cla_kernel_cost(kernel, 0, cla_axes_bytes(all, 2));
+    CLA_TRY(cla_launch(context, kernel, cla_ceil_div(items, group), list, 3));
+done:
+    cla_kernel_destroy(kernel);
     return status;
 }
 

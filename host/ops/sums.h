@@ -11,4 +11,7 @@
  * (rows of 2^31 elements, 8 axes summed), and the device's. */
 clattn_status cla_sums_run(clattn_context *context, cla_sums *a);
 
+/* to = the transpose of the matrix `from`, dense and of the type of the sums; not in a `cpu` context. Enqueued. */
+clattn_status cla_turn_rows(clattn_context *context, const clattn_tensor *from, const clattn_tensor *to);
+
 #endif
