@@ -81,6 +81,44 @@ typedef struct cla_attention_args {
     cl_int pad;
 } cla_attention_args;
 
+/* Backward pass of fused attention for CPU-class devices; see lanes_backward.clh. What its kernels read. */
+#define CLA_LANES_ROWS 64 /* of a work-item that only walks rows */
+typedef struct cla_lanes_inputs {
+    cla_attention_args forward;
+    cl_long g_b, g_h, g_i, g_0;  /* dO */
+    cl_long del_b, del_h, del_0; /* sum of dO O of each row, in scratch */
+    cl_long room, room_0;        /* scratch of each work-item */
+    cl_int g_type, B;
+} cla_lanes_inputs;
+
+/* Gradients of Q, K, V and sinks; see attention_lanes_backward.cl. */
+typedef struct cla_lanes_backward_args {
+    cla_lanes_inputs in;
+    cl_long dk_b, dk_h, dk_j, dk_0;
+    cl_long dv_b, dv_h, dv_j, dv_0;
+    cl_long sums_s, sums_b, sums_h, sums_i, sums_0; /* of dQ: in scratch for each split, or dQ itself */
+    cl_int splits, wanted;                          /* wanted: the sum of CLA_WANTS */
+    cl_int dk_type, dv_type;
+} cla_lanes_backward_args;
+#define CLA_WANTS_DQ 1
+#define CLA_WANTS_DK 2
+#define CLA_WANTS_DV 4
+
+/* Where the last kernels leave dQ and dSink. */
+typedef struct cla_lanes_result_args {
+    cl_long dq_b, dq_h, dq_i, dq_0;
+    cl_long sinks_h, sinks_0;
+    cl_int dq_type, sinks_type;
+} cla_lanes_result_args;
+
+/* Gradient of the bias; see attention_lanes_bias.cl. Strides of axes that it is summed over are 0. */
+typedef struct cla_lanes_bias_args {
+    cla_lanes_inputs in;
+    cl_long db_b, db_h, db_i, db_j, db_0;
+    cl_int batches, heads, rows, columns; /* of the gradient, 1 where it is summed */
+    cl_int db_type, pad;
+} cla_lanes_bias_args;
+
 /* Forms of weights: those of clattn_weights_form. */
 #define CLA_FORM_SOFTMAX 0
 #define CLA_FORM_SCALED 1

@@ -7,7 +7,7 @@
  * Key: REAL; LANES JV (a panel is W = LANES * JV queries), R1 (keys a block of scores), RO OV (rows x vectors of a block of
  * O); BM BN; DC VC: most dims and value columns; DEEP 1: D may exceed DC; MASKS: bit 0 interval, bit 1 score masks,
  * bit 2 those as pack_added left them, once for all heads;
- * STAGED 1: storage may be of any type, quantised or paged: keys and values pass through private copies.
+ * STAGED 1: storage may be of any type, quantised or paged: keys and values pass through private copies; DROPOUT.
  * Private memory: BM (DC + VC) + BN (W (1 + tensor) + LANES or DC + VC) + ... numbers. No local memory, no barriers.
  * Special: a score of -inf is excluded; its value is selected away. That is done only in tiles whose outputs are not
  * finite, which are computed once more for it. */
@@ -153,7 +153,7 @@ INLINE int any_seen(ADDED const real *added, int j0, int bn) {
     return seen;
 }
 
-/* Weights of a panel relative to its running maxima: P, m and l after keys n + j0 .. n + bn. */
+/* Weights of a panel relative to its running maxima: P, m and l after keys n + j0 .. n + bn; l before dropout. */
 INLINE void weigh_panel(real *P, const work *w, const cla_masks *m, const ranges *r, int panel, real *qp, real *ks,
                         ADDED const real *added, real *top, real *l, real *o, int stride, int n, int j0, int bn,
                         int special) {
@@ -165,6 +165,9 @@ INLINE void weigh_panel(real *P, const work *w, const cla_masks *m, const ranges
         soften_narrow(P, top, l, j0, bn);
     else
         soften(P, top, l, j0, bn, special);
+#if DROPOUT
+    drop_weights(P, w, panel, n, j0, bn);
+#endif
 }
 
 /* *blocks: how many blocks of keys it computed, over the panels. Returns whether all outputs are finite. `careful`:
@@ -326,6 +329,7 @@ void attention_lanes(__global const void *Q, __global const void *K, __global co
     w.b = b, w.h = h, w.i0 = (int)i0, w.rows = (int)min((long)a.rows, N - i0), w.M = a.M, w.D = a.D;
     w.cols = (int)min((long)a.columns, a.Dv - column);
     w.scale = SCALE_OF(a);
+    w.a = &a;
 #if MASKS & 4
     w.added = packed + a.added_0 + b * a.added_b;
 #endif

@@ -55,10 +55,10 @@ keys=(
 )
 for masks in 0 1 2 3; do
     keys+=(
-        "attention_lanes.cl LANES=16 STAGED=0 JV=3 R1=8 RO=6 OV=4 BM=192 BN=64 DC=64 VC=64 DEEP=0 MASKS=$masks"
-        "attention_lanes.cl LANES=8 STAGED=1 JV=3 R1=4 RO=6 OV=2 BM=96 BN=64 DC=256 VC=256 DEEP=0 MASKS=$masks"
-        "attention_lanes.cl LANES=4 STAGED=0 JV=3 R1=4 RO=6 OV=2 BM=12 BN=64 DC=512 VC=512 DEEP=1 MASKS=$masks"
-        "attention_lanes.cl LANES=4 STAGED=1 JV=3 R1=4 RO=6 OV=2 BM=12 BN=64 DC=512 VC=512 DEEP=1 MASKS=$masks"
+        "attention_lanes.cl LANES=16 STAGED=0 JV=3 R1=8 RO=6 OV=4 BM=192 BN=64 DC=64 VC=64 DEEP=0 DROPOUT=0 MASKS=$masks"
+        "attention_lanes.cl LANES=8 STAGED=1 JV=3 R1=4 RO=6 OV=2 BM=96 BN=64 DC=256 VC=256 DEEP=0 DROPOUT=1 MASKS=$masks"
+        "attention_lanes.cl LANES=4 STAGED=0 JV=3 R1=4 RO=6 OV=2 BM=12 BN=64 DC=512 VC=512 DEEP=1 DROPOUT=0 MASKS=$masks"
+        "attention_lanes.cl LANES=4 STAGED=1 JV=3 R1=4 RO=6 OV=2 BM=12 BN=64 DC=512 VC=512 DEEP=1 DROPOUT=1 MASKS=$masks"
         "attention_split.cl LANES=16 ACC=16 STAGED=1 STORAGE=-1 MOST=16 CAP=8192 MASKS=$masks"
         "attention_split.cl LANES=4 ACC=8 STAGED=1 STORAGE=2 MOST=16 CAP=8192 MASKS=$masks"
         "attention_tiles.cl TR=16 TC=16 NR=4 NC=4 NV=1 DC=32 JC=16 SLICED=0 STAGED=1 ALIGNED4=0 PREFETCH=0 HINT= MASKS=$masks"
@@ -68,17 +68,29 @@ for masks in 0 1 2 3; do
     )
 done
 
+for rest in "DROPOUT=0 MASKS=0" "DROPOUT=0 MASKS=1" "DROPOUT=0 MASKS=3" "DROPOUT=1 MASKS=3"; do
+    for file in backward bias; do
+        [ "$file ${rest#* }" = "bias MASKS=3" ] || [ $file = backward ] || continue
+        keys+=(
+            "attention_lanes_$file.cl LANES=16 STAGED=1 JV=4 R1=6 RO=4 OV=4 BM=128 BQ=48 DC=64 DEEP=0 $rest"
+            "attention_lanes_$file.cl LANES=8 STAGED=1 JV=3 R1=4 RO=6 OV=2 BM=24 BQ=24 DC=256 DEEP=0 $rest"
+            "attention_lanes_$file.cl LANES=4 STAGED=1 JV=3 R1=4 RO=6 OV=2 BM=12 BQ=12 DC=512 DEEP=1 $rest"
+        )
+    done
+done
+
 for masks in 6 7; do # score masks that are packed first
     keys+=(
-        "attention_lanes.cl LANES=16 STAGED=0 JV=3 R1=8 RO=6 OV=4 BM=192 BN=64 DC=64 VC=64 DEEP=0 MASKS=$masks"
-        "attention_lanes.cl LANES=4 STAGED=1 JV=3 R1=4 RO=6 OV=2 BM=96 BN=64 DC=256 VC=256 DEEP=0 MASKS=$masks"
+        "attention_lanes.cl LANES=16 STAGED=0 JV=3 R1=8 RO=6 OV=4 BM=192 BN=64 DC=64 VC=64 DEEP=0 DROPOUT=0 MASKS=$masks"
+        "attention_lanes.cl LANES=4 STAGED=1 JV=3 R1=4 RO=6 OV=2 BM=96 BN=64 DC=256 VC=256 DEEP=0 DROPOUT=1 MASKS=$masks"
     )
 done
 
 helper_of() { # FILE: the .clh files before it, as the host's key names it
     case $1 in
     attention_tiles.cl) echo tiles.clh ;;
-    attention_lanes.cl) echo lanes.clh lanes_tile.clh ;;
+    attention_lanes.cl) echo lanes.clh lanes_dropout.clh lanes_tile.clh ;;
+    attention_lanes_backward.cl | attention_lanes_bias.cl) echo lanes.clh lanes_dropout.clh lanes_backward.clh ;;
     attention_split.cl | weights.cl) echo lanes.clh ;;
     linear.cl | gemv.cl | linear_parts.cl) echo lanes.clh act.clh linear.clh ;;
     rows.cl | tokens.cl | sums.cl | rows_backward.cl | embed_backward.cl | optimizer.cl) echo lanes.clh axes.clh ;;

@@ -58,7 +58,7 @@ static bool suits(const cla_problem *p, const clattn_device_info *device, char *
 /* Storage that the kernel cannot read where it lies, as the type of the sums in one piece. */
 static bool is_staged(const cla_problem *p) {
     const clattn_tensor *const all[] = {&p->q, &p->k, &p->v, &p->o, &p->bias};
-    if (p->page_size)
+    if (p->page_size || p->dropout > 0) /* dropout is built for any storage, so that builds are few */
         return true;
     for (int i = 0; i < 5; i++)
         if (cla_present(all[i]) && all[i]->dtype != p->dtype)
@@ -87,7 +87,8 @@ static blocks choose_blocks(const cla_problem *p, const clattn_device_info *devi
 static cla_key key_for(const cla_problem *p, const blocks *x, bool deep, bool packed, const char *kernel) {
     cla_key key = cla_key_make("attention_lanes.cl", kernel);
     key.helper = "lanes.clh";
-    key.more_helpers[0] = "lanes_tile.clh";
+    key.more_helpers[0] = "lanes_dropout.clh";
+    key.more_helpers[1] = "lanes_tile.clh";
     cla_key_define(&key, "REAL", p->dtype == CLATTN_F64 ? 64 : 32);
     cla_key_define(&key, "LANES", x->lanes);
     cla_key_define(&key, "STAGED", is_staged(p));
@@ -100,6 +101,7 @@ static cla_key key_for(const cla_problem *p, const blocks *x, bool deep, bool pa
     cla_key_define(&key, "DC", x->dims);
     cla_key_define(&key, "VC", x->dims);
     cla_key_define(&key, "DEEP", deep);
+    cla_key_define(&key, "DROPOUT", p->dropout > 0);
     cla_key_define(&key, "MASKS", (p->interval ? 1 : 0) | (p->score ? 2 : 0) | (packed ? 4 : 0));
     return key;
 }
@@ -256,6 +258,7 @@ const cla_algorithm cla_algo_fused_lanes = {.name = "fused_lanes",
                                             .unit_inner = true,
                                             .blocks = true,
                                             .pages = true,
+                                            .dropout = true,
                                             .variants = variants,
                                             .create = create,
                                             .execute = execute,

@@ -30,6 +30,10 @@ static bool applies(const cla_problem *p, const clattn_device_info *device, char
 }
 
 static bool suits(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
+    if (cla_present(&p->state)) {
+        snprintf(reason, reason_bytes, "sums scores in another order than the backward pass");
+        return false;
+    }
     const int64_t rows = p->N * p->group;
     if (p->batch_invariant)
         snprintf(reason, reason_bytes,

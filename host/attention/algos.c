@@ -11,6 +11,7 @@ static const cla_algorithm *const forward_table[] = {
     &cla_algo_materialised, &cla_algo_blas,        &cla_algo_reference,
 };
 static const cla_algorithm *const backward_table[] = {
+    &cla_backward_fused_lanes,
     &cla_backward_blas,
     &cla_backward_reference,
 };

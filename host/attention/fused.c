@@ -2,6 +2,7 @@
 /* What the fused algorithms share: the arguments of their kernels, in one order, and the vectors of a device. */
 #include "args.h"
 #include "attention/plan.h"
+#include "base/dropout.h"
 #include <string.h>
 
 void cla_fill_mask_args(const cla_problem *p, cla_mask_args *a) {
@@ -58,6 +59,13 @@ void cla_fill_attention_args(const clattn_plan *plan, cla_attention_args *a) {
         a->pages = (cl_int)p->table_pages;
         a->k_page = p->k.stride[0], a->v_page = p->v.stride[0];
         a->k_b = a->v_b = 0;
+    }
+    if (p->dropout > 0) {
+        const cla_dropout drop = cla_dropout_of(p->dropout, p->dropout_key);
+        memcpy(&a->dropout_key, &drop.key, sizeof a->dropout_key);
+        memcpy(&a->dropout_bound, &drop.bound, sizeof a->dropout_bound);
+        memcpy(&a->kept_bits, &drop.kept, sizeof a->kept_bits);
+        a->kept = (cl_float)drop.kept;
     }
     cla_fill_mask_args(p, &a->mask);
 }

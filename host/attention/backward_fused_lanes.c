@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The backward pass of `fused_lanes`: fused gradients for CPU-class devices. Chooses register blocks by the device's
+ * vectors, tiles by the head dims, splits of keys by the cores; attention_lanes_backward.cl and attention_lanes_bias.cl
+ * do the rest. */
+#include "args.h"
+#include "attention/plan.h"
+#include <stdio.h>
+
+/* What a build is made of, by lanes of a vector and the larger head dim: vectors of keys a panel, queries a block of
+ * scores, rows and vectors of a block of sums; most keys of a tile, most queries of a block. A stack of 100 to 440 KiB;
+ * half as many keys and queries in f64. Builds: 4 classes x none, interval, any masks, those with dropout, and DEEP
+ * with any masks x dropout = 18 a type of sums, and 10 for the bias. */
+typedef struct {
+    int lanes, dims; /* dims: up to */
+    int panel_vectors, score_rows, sum_rows, sum_vectors;
+    int keys, queries;
+} blocks;
+static const blocks block_table[] = {
+    {16, 64, 4, 6, 4, 4, 128, 48},  {16, 128, 4, 6, 4, 4, 128, 48}, {16, 256, 2, 12, 4, 4, 32, 24},
+    {16, 512, 1, 12, 4, 4, 16, 12}, {8, 64, 3, 4, 6, 2, 96, 48},    {8, 128, 3, 4, 6, 2, 48, 48},
+    {8, 256, 3, 4, 6, 2, 24, 24},   {8, 512, 2, 4, 4, 2, 16, 12},   {4, 64, 3, 4, 6, 2, 96, 48},
+    {4, 128, 3, 4, 6, 2, 48, 48},   {4, 256, 3, 4, 6, 2, 24, 24},   {4, 512, 3, 4, 6, 2, 12, 12},
+};
+enum { CLASSES = 4 };
+
+typedef struct {
+    cla_kernel *prepare, *backward, *reduce, *sinks, *bias; /* NULL where there is nothing to do */
+    int keys, queries;
+    int64_t splits;
+    bool in_place;                     /* sums of dQ are dQ */
+    size_t del_at, sums_at, room_at;   /* in scratch, bytes */
+    int64_t room, groups, bias_groups; /* room: numbers of a work-item */
+} state;
+
+static bool applies(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
+    return cla_needs_opencl(p, device, reason, reason_bytes);
+}
+
+static bool suits(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
+    (void)p;
+    if (device->device_class == CLATTN_DEVICE_CPU)
+        return true;
+    snprintf(reason, reason_bytes, "is written for CPUs, and %.100s is none; ask for it by name", device->name);
+    return false;
+}
+
+/* The blocks for a problem; *deep: rows of a tile do not fit on a stack, and lie in scratch. */
+static blocks choose_blocks(const cla_problem *p, const clattn_device_info *device, bool *deep) {
+    const int lanes = cla_vectors_for(device, p->dtype).lanes, half = p->dtype == CLATTN_F64 ? 2 : 1;
+    int i = 0, c = 0;
+    while (block_table[i].lanes > lanes)
+        i++;
+    while (c < CLASSES - 1 && (block_table[i + c].dims < p->D || block_table[i + c].dims < p->Dv))
+        c++;
+    blocks x = block_table[i + c];
+    const int panel = x.lanes * x.panel_vectors;
+    *deep = cla_max(p->D, p->Dv) > x.dims / (c == CLASSES - 1 ? half : 1);
+    x.keys = (int)cla_max(x.keys / half / panel, 1) * panel;
+    x.queries = (int)cla_max(x.queries / half / x.score_rows, 1) * x.score_rows;
+    return x;
+}
+
+static cla_key key_for(const cla_problem *p, const blocks *x, bool deep, const char *file, const char *kernel) {
+    const bool any = p->score || p->dropout > 0 || deep;
+    cla_key key = cla_key_make(file, kernel);
+    key.helper = "lanes.clh";
+    key.more_helpers[0] = "lanes_dropout.clh";
+    key.more_helpers[1] = "lanes_backward.clh";
+    cla_key_define(&key, "REAL", p->dtype == CLATTN_F64 ? 64 : 32);
+    cla_key_define(&key, "LANES", x->lanes);
+    cla_key_define(&key, "STAGED", 1);
+    cla_key_define(&key, "JV", x->panel_vectors);
+    cla_key_define(&key, "R1", x->score_rows);
+    cla_key_define(&key, "RO", x->sum_rows);
+    cla_key_define(&key, "OV", x->sum_vectors);
+    cla_key_define(&key, "BM", x->keys);
+    cla_key_define(&key, "BQ", x->queries);
+    cla_key_define(&key, "DC", x->dims);
+    cla_key_define(&key, "DEEP", deep);
+    cla_key_define(&key, "DROPOUT", p->dropout > 0);
+    cla_key_define(&key, "MASKS", any ? 3 : p->interval ? 1 : 0);
+    return key;
+}
+
+/* Rows of all queries of a head, one after another: of sequences those that there are. */
+static int64_t rows_of_head(const cla_problem *p) { return p->ragged ? p->query_rows : p->N; }
+static int64_t rows_of_all(const cla_problem *p) { return (p->ragged ? 1 : p->B) * p->H * rows_of_head(p); }
+
+/* One where the key heads keep all cores busy; else enough for two rounds of work, as far as there are tiles. Each
+ * costs the memory of dQ once more. */
+static int64_t splits_for(const cla_problem *p, const clattn_device_info *device, const state *s) {
+    const int64_t heads = (p->batch_invariant ? 1 : p->B) * p->Hk, cores = cla_max(device->compute_units, 1);
+    if (heads >= 4 * cores || heads % cores == 0)
+        return 1;
+    return cla_min(cla_ceil_div(2 * cores, heads), cla_ceil_div(p->M, s->keys));
+}
+
+static clattn_status ask_for_scratch(clattn_plan *plan, state *s, const blocks *x, bool deep) {
+    clattn_status status = CLATTN_OK;
+    const cla_problem *p = &plan->problem;
+    const int64_t size = (int64_t)clattn_dtype_size(p->dtype), rows = rows_of_all(p);
+    const int64_t ds = cla_round_up(p->D, 2 * x->lanes), vs = cla_round_up(p->Dv, 2 * x->lanes);
+    const int64_t groups = cla_max(s->backward ? s->groups : 0, s->bias_groups);
+    CLA_TRY(cla_plan_scratch(plan, rows * size, "sums of dO O of each query", &s->del_at));
+    s->room = deep ? x->keys * (3 * ds + 2 * vs) + x->queries * (2 * ds + vs) + x->sum_rows * ds : 0;
+    if (deep)
+        CLA_TRY(cla_plan_scratch(plan, groups * s->room * size, "rows of tiles of each work-item", &s->room_at));
+    if (!s->in_place)
+        CLA_TRY(cla_plan_scratch(plan, s->splits * rows * p->D * size, "gradients of queries of each split of keys",
+                                 &s->sums_at));
+done:
+    return status;
+}
+
+static int64_t count_bias_groups(const cla_problem *p, const blocks *x) {
+    const clattn_tensor *t = &p->d_bias;
+    if (!cla_present(t))
+        return 0;
+    return (t->stride[0] ? p->B : 1) * (t->stride[1] ? p->H : 1) * (t->stride[2] ? cla_ceil_div(p->N, x->queries) : 1) *
+           (t->stride[3] ? cla_ceil_div(t->shape[3], x->keys) : 1);
+}
+
+static clattn_status create_kernels(clattn_plan *plan, state *s, const blocks *x, bool deep) {
+    clattn_status status = CLATTN_OK;
+    const cla_problem *p = &plan->problem;
+    static const char file[] = "attention_lanes_backward.cl";
+    cla_key key = key_for(p, x, deep, file, "attention_lanes_prepare");
+    CLA_TRY(cla_kernel_create(plan->context, &key, 1, &s->prepare));
+    key = key_for(p, x, deep, file, "attention_lanes_backward");
+    if (cla_present(&p->d_q) || cla_present(&p->d_k) || cla_present(&p->d_v))
+        CLA_TRY(cla_kernel_create(plan->context, &key, 1, &s->backward));
+    key = key_for(p, x, deep, file, "attention_lanes_reduce");
+    if (!s->in_place)
+        CLA_TRY(cla_kernel_create(plan->context, &key, 1, &s->reduce));
+    key = key_for(p, x, deep, file, "attention_lanes_sinks");
+    if (cla_present(&p->d_sinks))
+        CLA_TRY(cla_kernel_create(plan->context, &key, 1, &s->sinks));
+    key = key_for(p, x, deep, "attention_lanes_bias.cl", "attention_lanes_bias");
+    if (cla_present(&p->d_bias))
+        CLA_TRY(cla_kernel_create(plan->context, &key, 1, &s->bias));
+done:
+    return status;
+}
+
+static clattn_status create(clattn_plan *plan) {
+    clattn_status status = CLATTN_OK;
+    const cla_problem *p = &plan->problem;
+    const clattn_device_info *device = cla_context_device(plan->context);
+    bool deep;
+    const blocks x = choose_blocks(p, device, &deep);
+    state *s = NULL;
+    CLA_TRY(cla_alloc(1, sizeof *s, "fused_lanes backward", &s));
+    plan->state = s;
+    s->keys = x.keys;
+    s->queries = x.queries;
+    s->splits = splits_for(p, device, s);
+    s->in_place = !cla_present(&p->d_q) || (s->splits == 1 && p->d_q.dtype == p->dtype);
+    s->groups = s->splits * p->Hk * p->B;
+    s->bias_groups = count_bias_groups(p, &x);
+    CLA_TRY(create_kernels(plan, s, &x, deep));
+    CLA_TRY(ask_for_scratch(plan, s, &x, deep));
+    cla_str_append(&plan->text, "tiles: %d keys x %d queries, %d lanes; %lld split(s) of the keys of a head\n", s->keys,
+                   s->queries, x.lanes, (long long)s->splits);
+done:
+    return status;
+}
+
+static void fill_inputs(const clattn_plan *plan, cla_lanes_inputs *in) {
+    const cla_problem *p = &plan->problem;
+    const state *s = plan->state;
+    const int64_t size = (int64_t)clattn_dtype_size(p->dtype), rows = rows_of_head(p);
+    *in = (cla_lanes_inputs){.g_b = p->d_o.stride[0],
+                             .g_h = p->d_o.stride[1],
+                             .g_i = p->d_o.stride[2],
+                             .g_0 = p->d_o.offset,
+                             .del_b = p->ragged ? 0 : p->H * rows,
+                             .del_h = rows,
+                             .del_0 = (cl_long)s->del_at / size,
+                             .room = s->room,
+                             .room_0 = (cl_long)s->room_at / size,
+                             .g_type = (cl_int)p->d_o.dtype,
+                             .B = (cl_int)p->B};
+    cla_fill_attention_args(plan, &in->forward);
+}
+
+static void fill_args(const clattn_plan *plan, cla_lanes_backward_args *a) {
+    const cla_problem *p = &plan->problem;
+    const state *s = plan->state;
+    const clattn_tensor *dq = &p->d_q, *dk = &p->d_k, *dv = &p->d_v;
+    const int64_t rows = rows_of_head(p);
+    *a =
+        (cla_lanes_backward_args){.splits = (cl_int)s->splits,
+                                  .wanted = (cla_present(dq) ? CLA_WANTS_DQ : 0) |
+                                            (cla_present(dk) ? CLA_WANTS_DK : 0) | (cla_present(dv) ? CLA_WANTS_DV : 0),
+                                  .dk_type = (cl_int)dk->dtype,
+                                  .dv_type = (cl_int)dv->dtype};
+    a->dk_b = dk->stride[0], a->dk_h = dk->stride[1], a->dk_j = dk->stride[2], a->dk_0 = dk->offset;
+    a->dv_b = dv->stride[0], a->dv_h = dv->stride[1], a->dv_j = dv->stride[2], a->dv_0 = dv->offset;
+    a->sums_b = dq->stride[0], a->sums_h = dq->stride[1], a->sums_i = dq->stride[2], a->sums_0 = dq->offset;
+    if (!s->in_place) {
+        a->sums_0 = (cl_long)(s->sums_at / clattn_dtype_size(p->dtype));
+        a->sums_i = p->D;
+        a->sums_h = rows * p->D;
+        a->sums_b = p->ragged ? 0 : p->H * a->sums_h;
+        a->sums_s = rows_of_all(p) * p->D;
+    }
+    fill_inputs(plan, &a->in);
+}
+
+/* Over all rows of queries, CLA_LANES_ROWS a work-item: what precedes the gradients, and joins them. */
+static int64_t row_groups(const cla_problem *p) { return cla_ceil_div(p->N, CLA_LANES_ROWS) * p->H * p->B; }
+
+static clattn_status prepare(const clattn_plan *plan, const cla_lanes_backward_args *a) {
+    const cla_problem *p = &plan->problem;
+    const state *s = plan->state;
+    const cla_arg args[] = {CLA_ARG_BUFFER(p->o.buffer), CLA_ARG_BUFFER(p->d_o.buffer), CLA_ARG_BUFFER(plan->scratch),
+                            CLA_ARG_BUFFER(plan->spans), CLA_ARG_VALUE(*a)};
+    return cla_launch(plan->context, s->prepare, row_groups(p), args, (int)(sizeof args / sizeof *args));
+}
+
+/* The tensors that both kernels of gradients read, in one order; then `more`, then the struct. */
+enum { INPUTS = 13, MORE = 4 };
+static clattn_status launch(const clattn_plan *plan, cla_kernel *kernel, int64_t groups,
+                            const clattn_buffer *const *more, int more_count, cla_arg value) {
+    const cla_problem *p = &plan->problem;
+    const clattn_buffer *const inputs[INPUTS] = {
+        p->q.buffer,    p->k.buffer,    p->v.buffer,    p->d_o.buffer, p->state.buffer,  plan->scratch,   plan->spans,
+        p->keep.buffer, p->drop.buffer, p->bias.buffer, plan->slopes,  plan->q_segments, plan->k_segments};
+    cla_arg args[INPUTS + MORE + 1];
+    for (int i = 0; i < INPUTS; i++)
+        args[i] = CLA_ARG_BUFFER(inputs[i]);
+    for (int i = 0; i < more_count; i++)
+        args[INPUTS + i] = CLA_ARG_BUFFER(more[i]);
+    args[INPUTS + more_count] = value;
+    return cla_launch(plan->context, kernel, groups, args, INPUTS + more_count + 1);
+}
+
+static clattn_status differentiate_bias(const clattn_plan *plan) {
+    const cla_problem *p = &plan->problem;
+    const state *s = plan->state;
+    const clattn_tensor *t = &p->d_bias;
+    cla_lanes_bias_args a = {.db_b = t->stride[0],
+                             .db_h = t->stride[1],
+                             .db_i = t->stride[2],
+                             .db_j = t->stride[3],
+                             .db_0 = t->offset,
+                             .batches = t->stride[0] ? (cl_int)p->B : 1,
+                             .heads = t->stride[1] ? (cl_int)p->H : 1,
+                             .rows = t->stride[2] ? (cl_int)p->N : 1,
+                             .columns = (cl_int)t->shape[3],
+                             .db_type = (cl_int)t->dtype};
+    fill_inputs(plan, &a.in);
+    const clattn_buffer *const more[] = {t->buffer, plan->scratch};
+    return launch(plan, s->bias, s->bias_groups, more, 2, CLA_ARG_VALUE(a));
+}
+
+static clattn_status execute(clattn_plan *plan) {
+    clattn_status status = CLATTN_OK;
+    const cla_problem *p = &plan->problem;
+    const state *s = plan->state;
+    cla_lanes_backward_args a;
+    const cla_lanes_result_args to = {.dq_b = p->d_q.stride[0],
+                                      .dq_h = p->d_q.stride[1],
+                                      .dq_i = p->d_q.stride[2],
+                                      .dq_0 = p->d_q.offset,
+                                      .sinks_h = p->d_sinks.stride[3],
+                                      .sinks_0 = p->d_sinks.offset,
+                                      .dq_type = (cl_int)p->d_q.dtype,
+                                      .sinks_type = (cl_int)p->d_sinks.dtype};
+    fill_args(plan, &a);
+    CLA_TRY(prepare(plan, &a));
+    const clattn_buffer *const sums = s->in_place ? p->d_q.buffer : plan->scratch;
+    const clattn_buffer *const outputs[] = {sums, p->d_k.buffer, p->d_v.buffer, plan->scratch};
+    if (s->backward)
+        CLA_TRY(launch(plan, s->backward, s->groups, outputs, 4, CLA_ARG_VALUE(a)));
+    if (s->reduce) {
+        const cla_arg args[] = {CLA_ARG_BUFFER(plan->scratch), CLA_ARG_BUFFER(p->d_q.buffer),
+                                CLA_ARG_BUFFER(plan->spans), CLA_ARG_VALUE(a), CLA_ARG_VALUE(to)};
+        CLA_TRY(cla_launch(plan->context, s->reduce, row_groups(p), args, (int)(sizeof args / sizeof *args)));
+    }
+    if (s->sinks) {
+        const cla_arg args[] = {CLA_ARG_BUFFER(p->sinks.buffer),
+                                CLA_ARG_BUFFER(p->state.buffer),
+                                CLA_ARG_BUFFER(plan->scratch),
+                                CLA_ARG_BUFFER(plan->spans),
+                                CLA_ARG_BUFFER(p->d_sinks.buffer),
+                                CLA_ARG_VALUE(a),
+                                CLA_ARG_VALUE(to)};
+        CLA_TRY(cla_launch(plan->context, s->sinks, p->H, args, (int)(sizeof args / sizeof *args)));
+    }
+    if (s->bias)
+        CLA_TRY(differentiate_bias(plan));
+done:
+    return status;
+}
+
+static void destroy(clattn_plan *plan) {
+    state *s = plan->state;
+    if (!s)
+        return;
+    cla_kernel *const kernels[] = {s->prepare, s->backward, s->reduce, s->sinks, s->bias};
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        cla_kernel_destroy(kernels[i]);
+    cla_free(s);
+    plan->state = NULL;
+}
+
+const cla_algorithm cla_backward_fused_lanes = {.name = "fused_lanes",
+                                                .summary =
+                                                    "fused, for CPUs through OpenCL: a work-item owns keys of a head",
+                                                .applies = applies,
+                                                .suits = suits,
+                                                .unit_inner = true,
+                                                .dropout = true,
+                                                .create = create,
+                                                .execute = execute,
+                                                .destroy = destroy};
