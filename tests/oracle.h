@@ -77,7 +77,6 @@ typedef struct oracle_config {
 
 typedef struct oracle_outputs {
     double *o, *lse, *weights; /* dense; [B, H, N, Dv], [B, H, N], [B, H, N, M] */
-    double *state;             /* with lse [B, H, N, 2]; not in exact, which has many */
 } oracle_outputs;
 
 /* Inputs are dense, however they are laid out for the library, and may be changed between make and exact. They hold

