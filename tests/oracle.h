@@ -41,6 +41,8 @@ typedef struct oracle_mask {
     int rank; /* 0: none; 2 to 4 */
     unsigned axes;
 } oracle_mask;
+/* All ranks and broadcast shapes in turn: 4 of rank 2, 8 of rank 3, 16 of rank 4. */
+oracle_mask oracle_next_mask(int *turn);
 
 /* All zero but N and D is a plain problem: B and H are then 1, Hk = H, M = N, Dv = D. Lengths, offsets, segments and
  * other arrays are made from the seed. */

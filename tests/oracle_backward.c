@@ -381,27 +381,13 @@ bool oracle_backward_applies(oracle_backward *g, const oracle_runner *runner, co
     return applies;
 }
 
+static bool takes(void *data, const oracle_runner *runner) { return oracle_backward_applies(data, runner, NULL); }
+
 size_t oracle_backward_open(oracle_runner runners[ORACLE_RUNNERS]) {
-    static const char *const devices[] = {"opencl", "cpu"};
     const oracle_config tiny = {.N = 1, .D = 1};
     oracle_case *c = oracle_make(&tiny);
     oracle_backward *g = oracle_backward_make(c);
-    size_t count = 0;
-    for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
-        for (size_t i = 0; i < clattn_backward_algorithm_count() && count < ORACLE_RUNNERS; i++) {
-            oracle_runner *r = &runners[count];
-            clattn_device_info info;
-            *r = (oracle_runner){.algorithm = clattn_backward_algorithm_name(i)};
-            if (clattn_context_create(devices[d], NULL, &r->context) != CLATTN_OK)
-                break;
-            clattn_context_info(r->context, &info);
-            r->has_f64 = info.has_f64;
-            r->is_opencl = info.is_opencl;
-            if (oracle_backward_applies(g, r, NULL))
-                count++;
-            else
-                clattn_context_destroy(r->context);
-        }
+    const size_t count = oracle_open_each(runners, clattn_backward_algorithm_name, takes, g);
     oracle_backward_free(g);
     oracle_free(c);
     return count;

@@ -87,4 +87,8 @@ bool oracle_array_damaged(const oracle_array *array, size_t *at_byte);
 /* Elements of the dense values of a tensor; 0 where there are none. */
 int64_t oracle_values_count(const oracle_case *c, int tensor);
 
+/* A runner for each algorithm that `name` lists (NULL past the end) and that takes a problem of the caller's. */
+size_t oracle_open_each(oracle_runner runners[ORACLE_RUNNERS], const char *(*name)(size_t index),
+                        bool (*takes)(void *data, const oracle_runner *runner), void *data);
+
 #endif

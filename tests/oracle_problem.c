@@ -31,6 +31,13 @@ void oracle_outputs_free(oracle_outputs *outputs) {
     *outputs = (oracle_outputs){0};
 }
 
+oracle_mask oracle_next_mask(int *turn) {
+    const int n = (*turn)++ * 5 % 28;
+    return n < 4    ? (oracle_mask){2, (unsigned)n}
+           : n < 12 ? (oracle_mask){3, (unsigned)n - 4}
+                    : (oracle_mask){4, (unsigned)n - 12};
+}
+
 void oracle_mask_shape(const oracle_config *config, oracle_mask mask, int64_t shape[4]) {
     shape[0] = mask.axes & ORACLE_BATCH ? config->B : 1;
     shape[1] = mask.axes & ORACLE_HEAD ? config->H : 1;

@@ -167,26 +167,34 @@ bool oracle_applies(oracle_case *c, const oracle_runner *runner, const char **re
     return applies;
 }
 
-size_t oracle_open(oracle_runner runners[ORACLE_RUNNERS]) {
+size_t oracle_open_each(oracle_runner runners[ORACLE_RUNNERS], const char *(*name)(size_t index),
+                        bool (*takes)(void *data, const oracle_runner *runner), void *data) {
     static const char *const devices[] = {"opencl", "cpu"};
-    const oracle_config tiny = {.N = 1, .D = 1};
-    oracle_case *c = oracle_make(&tiny);
     size_t count = 0;
     for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
-        for (size_t i = 0; i < clattn_algorithm_count() && count < ORACLE_RUNNERS; i++) {
+        for (size_t i = 0; name(i) && count < ORACLE_RUNNERS; i++) {
             oracle_runner *r = &runners[count];
             clattn_device_info info;
-            *r = (oracle_runner){.algorithm = clattn_algorithm_name(i)};
+            *r = (oracle_runner){.algorithm = name(i)};
             if (clattn_context_create(devices[d], NULL, &r->context) != CLATTN_OK)
                 break;
             clattn_context_info(r->context, &info);
             r->has_f64 = info.has_f64;
             r->is_opencl = info.is_opencl;
-            if (oracle_applies(c, r, NULL))
+            if (takes(data, r))
                 count++;
             else
                 clattn_context_destroy(r->context);
         }
+    return count;
+}
+
+static bool takes(void *data, const oracle_runner *runner) { return oracle_applies(data, runner, NULL); }
+
+size_t oracle_open(oracle_runner runners[ORACLE_RUNNERS]) {
+    const oracle_config tiny = {.N = 1, .D = 1};
+    oracle_case *c = oracle_make(&tiny);
+    const size_t count = oracle_open_each(runners, clattn_algorithm_name, takes, c);
     oracle_free(c);
     return count;
 }

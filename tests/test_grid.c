@@ -94,14 +94,6 @@ static pairs_design *make_design(clattn_dtype sums, bool mixed, uint64_t seed) {
 
 /* ---- from a row to a problem ---- */
 
-/* All ranks and broadcast shapes in turn: 4 of rank 2, 8 of rank 3, 16 of rank 4. */
-static oracle_mask next_mask(int *turn) {
-    const int n = (*turn)++ * 5 % 28;
-    return n < 4    ? (oracle_mask){2, (unsigned)n}
-           : n < 12 ? (oracle_mask){3, (unsigned)n - 4}
-                    : (oracle_mask){4, (unsigned)n - 12};
-}
-
 static void add_masks(oracle_config *c, const int *level, oracle_random *random, int *turn) {
     const int64_t reach = (c->N > c->M ? c->N : c->M) / 2 + 2;
     c->causal = level[F_CAUSAL] == 1;
@@ -111,11 +103,11 @@ static void add_masks(oracle_config *c, const int *level, oracle_random *random,
     c->window_right = level[F_WINDOW] == WINDOW_LEFT ? CLATTN_UNLIMITED : oracle_below(random, reach);
     c->lengths = level[F_LENGTHS] == 1;
     if (level[F_KEEP])
-        c->keep = next_mask(turn);
+        c->keep = oracle_next_mask(turn);
     if (level[F_DROP])
-        c->drop = next_mask(turn);
+        c->drop = oracle_next_mask(turn);
     if (level[F_BIAS])
-        c->bias = next_mask(turn);
+        c->bias = oracle_next_mask(turn);
 }
 
 static void add_options(oracle_config *c, const int *level) {

@@ -49,10 +49,7 @@ static bool applies(const cla_problem *p, const clattn_device_info *device, char
 
 static bool suits(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
     (void)p;
-    if (device->device_class == CLATTN_DEVICE_CPU)
-        return true;
-    snprintf(reason, reason_bytes, "is written for CPUs, and %.100s is none; ask for it by name", device->name);
-    return false;
+    return cla_suits_cpus(device, reason, reason_bytes);
 }
 
 /* Storage that the kernel cannot read where it lies, as the type of the sums in one piece. */

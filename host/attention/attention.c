@@ -424,6 +424,13 @@ done:
 
 /* ---- what algorithms share ---- */
 
+bool cla_suits_cpus(const clattn_device_info *device, char *reason, size_t reason_bytes) {
+    if (device->device_class == CLATTN_DEVICE_CPU)
+        return true;
+    snprintf(reason, reason_bytes, "is written for CPUs, and %.100s is none; ask for it by name", device->name);
+    return false;
+}
+
 bool cla_needs_opencl(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
     if (!device->is_opencl)
         snprintf(reason, reason_bytes, "runs on OpenCL devices, and this is the cpu context");

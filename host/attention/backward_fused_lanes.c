@@ -4,7 +4,6 @@
  * do the rest. */
 #include "args.h"
 #include "attention/plan.h"
-#include <stdio.h>
 
 /* What a build is made of, by lanes of a vector and the larger head dim: vectors of keys a panel, queries a block of
  * scores, rows and vectors of a block of sums; most keys of a tile, most queries of a block. A stack of 100 to 440 KiB;
@@ -38,10 +37,7 @@ static bool applies(const cla_problem *p, const clattn_device_info *device, char
 
 static bool suits(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
     (void)p;
-    if (device->device_class == CLATTN_DEVICE_CPU)
-        return true;
-    snprintf(reason, reason_bytes, "is written for CPUs, and %.100s is none; ask for it by name", device->name);
-    return false;
+    return cla_suits_cpus(device, reason, reason_bytes);
 }
 
 /* The blocks for a problem; *deep: rows of a tile do not fit on a stack, and lie in scratch. */

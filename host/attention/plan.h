@@ -123,5 +123,7 @@ clattn_status cla_reference_run(const cla_problem *p, bool wide);
 /* Shared refusals, for `applies`. */
 bool cla_needs_opencl(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes);
 bool cla_needs_cpu(const clattn_device_info *device, char *reason, size_t reason_bytes);
+/* And for `suits`, of what is written for OpenCL devices that are CPUs. */
+bool cla_suits_cpus(const clattn_device_info *device, char *reason, size_t reason_bytes);
 
 #endif
