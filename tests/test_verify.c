@@ -400,6 +400,32 @@ Test(self_check, a_plan_checks_every_execution) {
     clattn_context_destroy(cpu);
 }
 
+/* Whatever checks: state is what the call alone wrote. */
+Test(self_check, leaves_state_as_it_is) {
+    const int64_t rows[] = {1, CLATTN_ALL_ROWS};
+    clattn_context *cpu = NULL;
+    fixture f;
+    float state[N * 2], wanted[N * 2];
+    make(&f);
+    f.args.algorithm = NULL;
+    f.args.state = view(state, N, 2);
+    cr_assert_eq(clattn_context_create("cpu", NULL, &cpu), CLATTN_OK);
+    SUCCEEDS(clattn_attention(cpu, &f.args));
+    memcpy(wanted, state, sizeof state);
+    for (int i = 0; i < 2; i++) {
+        f.args.self_check = rows[i];
+        memset(state, 0, sizeof state);
+        SUCCEEDS(clattn_attention(cpu, &f.args));
+        cr_expect_arr_eq(state, wanted, sizeof state, "%lld rows", (long long)rows[i]);
+        f.args.self_check = 0;
+        memset(state, 0xff, sizeof state);
+        cr_expect(verified(&f, rows[i]).ok);
+        for (int e = 0; e < N * 2; e++)
+            cr_expect(isnan(state[e]));
+    }
+    clattn_context_destroy(cpu);
+}
+
 Test(self_check, negative_rows_are_refused) {
     fixture f;
     clattn_context *cpu = NULL;

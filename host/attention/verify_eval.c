@@ -50,6 +50,7 @@ done:
 clattn_status cla_host_problem_init(const cla_problem *p, cla_host_problem *host) {
     clattn_status status = CLATTN_OK;
     *host = (cla_host_problem){.problem = *p};
+    host->problem.state = (clattn_tensor){0}; /* not judged: an evaluation would write the caller's */
     for (int i = 0; i < CLA_TENSORS; i++) {
         clattn_tensor *t = cla_tensor_of(&host->problem, i);
         if (!cla_present(t) || !t->buffer)
