@@ -168,7 +168,7 @@ Test(cross_entropy, is_safe_at_the_edges) {
     const int32_t targets[M] = {0, 0, -100, 2};
     const int64_t shape[] = {M, C}, rows[] = {M}, one[] = {1}, two[] = {1, C};
     for (int d = 0; d < OP_DEVICES; d++) {
-        float loss, losses[M], gradient[M * C];
+        float loss = NAN, losses[M], gradient[M * C];
         clattn_context *context = op_open(op_devices[d]);
         clattn_cross_entropy_args args = {.logits = clattn_tensor_host(logits, F32, 2, shape),
                                           .targets = clattn_tensor_host(targets, CLATTN_I32, 1, rows),
