@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs clattn into a folder and as a Debian package, and uses both as strangers do: find_package, pkg-config, shared
+# and static, C and C++, the manual, completion, the command line.
+#   package.sh [--install-deb]    --install-deb: installs the .deb on this system and removes it again; needs root
+# Last line: N passed, N failed; exit status 1 when something failed.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+source_dir=$PWD
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export CLATTN_CACHE_DIR=off CLATTN_TUNING_FILE=off
+
+passed=0
+failed=0
+holds() { # NAME COMMAND...
+    local name=$1
+    shift
+    if "$@" >"$work/log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        printf 'package: FAILED: %s\n' "$name"
+        tail -n 15 "$work/log" | sed 's/^/    /'
+    fi
+}
+fails() { ! "$@"; }
+finish() {
+    printf '%d passed, %d failed\n' "$passed" "$failed"
+    [ "$failed" = 0 ]
+    exit
+}
+
+build=$work/build
+holds "configure" cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DCLATTN_TESTS=OFF -DCLATTN_EXAMPLES=OFF -DCLATTN_BENCH=OFF
+holds "build" cmake --build "$build" -j "$(nproc)"
+[ "$failed" = 0 ] || finish
+
+# ---- into a folder ----
+prefix=$work/usr
+holds "install" cmake --install "$build" --prefix "$prefix"
+lib=$(dirname "$(find "$prefix" -name libclattn.so)")
+export LD_LIBRARY_PATH=$lib PKG_CONFIG_PATH=$lib/pkgconfig
+soname() { readelf -d "$lib/libclattn.so" | grep -q 'SONAME.*\[libclattn.so.0\]'; }
+holds "soname" soname
+foreign_symbols() { nm -D --defined-only "$lib/libclattn.so" | awk '{ print $3 }' | grep -vE '^(clattn_[a-z0-9_]+@@CLATTN_0|CLATTN_0(@@CLATTN_0)?)$'; }
+holds "symbols: none but clattn_*, with a version" fails foreign_symbols
+# Every function that a header declares is there.
+missing_symbols() {
+    nm -D --defined-only "$lib/libclattn.so" | sed -n 's/.* T \(clattn_[a-z0-9_]*\).*/\1/p' | sort -u >"$work/there"
+    cat "$prefix"/include/clattn/*.h | tr '\n' ' ' | grep -oE 'CLATTN_API [^(;]*\(' | grep -oE 'clattn_[a-z0-9_]+ *\($' | tr -d ' (' |
+        sort -u >"$work/declared"
+    [ -s "$work/declared" ] && comm -13 "$work/there" "$work/declared" | grep .
+}
+holds "symbols: all that the headers declare" fails missing_symbols
+build_paths() { find "$prefix" -type f -exec grep -alF -e "$source_dir" -e "$build" {} +; }
+holds "no path of the build in what is installed" fails build_paths
+
+holds "find_package: configure" cmake -S tests/package -B "$work/consumer" "-DCMAKE_PREFIX_PATH=$prefix"
+holds "find_package: build" cmake --build "$work/consumer"
+for program in shared_c static_c shared_cpp; do
+    holds "find_package: $program" "$work/consumer/$program"
+done
+uses_shared() { ldd "$1" | grep -q 'libclattn\.so\.0'; }
+holds "find_package: shared is shared" uses_shared "$work/consumer/shared_c"
+holds "find_package: static is static" fails uses_shared "$work/consumer/static_c"
+
+pkg_shared() { cc -std=c11 -Wall -Wextra -Werror tests/package/consumer.c -o "$work/pkg_shared" $(pkg-config --cflags --libs clattn) && "$work/pkg_shared"; }
+pkg_static() {
+    cc -std=c11 tests/package/consumer.c -o "$work/pkg_static" $(pkg-config --cflags --static --libs clattn | sed "s|-lclattn|$lib/libclattn.a|") &&
+        "$work/pkg_static"
+}
+pkg_cpp() { c++ -std=c++17 -Wall -Wextra -Werror tests/package/consumer.cpp -o "$work/pkg_cpp" $(pkg-config --cflags --libs clattn) && "$work/pkg_cpp"; }
+holds "pkg-config: shared" pkg_shared
+holds "pkg-config: static" pkg_static
+holds "pkg-config: C++" pkg_cpp
+# Each header alone, in C and in C++.
+alone() {
+    local header
+    for header in "$prefix"/include/clattn/*.h; do
+        case $header in */opencl.h) continue ;; esac
+        echo "#include <clattn/${header##*/}>" | cc -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I"$prefix/include" -xc - || return 1
+        echo "#include <clattn/${header##*/}>" | c++ -std=c++11 -Wall -Wextra -Werror -fsyntax-only -I"$prefix/include" -xc++ - || return 1
+    done
+}
+holds "each header alone, in C11 and C++11" alone
+
+# ---- manual and completion ----
+manual() { [ "$(grep -c '^\.SH' "$prefix"/share/man/man1/clattn.1)" -ge 9 ] && grep -q -e '\\-\\-causal' "$prefix"/share/man/man1/clattn.1; }
+holds "manual: a part for each verb, its options" manual
+completes() { # WORDS... WANTED: the last word of WORDS completes to WANTED among others
+    local wanted=${*: -1} words=("${@:1:$#-1}")
+    PATH=$prefix/bin:$PATH bash -c '
+        . "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _clattn; printf "%s\n" "${COMPREPLY[@]}"' \
+        "$prefix/share/bash-completion/completions/clattn" "${words[@]}" | grep -qxF -e "$wanted"
+}
+holds "completion: verbs" completes clattn be bench
+holds "completion: options" completes clattn run --caus --causal
+holds "completion: devices" completes clattn run -d cp cpu
+holds "completion: algorithms" completes clattn run --algorithm fused_l fused_lanes
+holds "completion: files" completes clattn run READ README.md
+
+# ---- as a Debian package ----
+holds "cpack" cpack -G DEB --config "$build/CPackConfig.cmake" -B "$work/deb"
+deb=$(find "$work/deb" -maxdepth 1 -name '*.deb' | head -n 1)
+if [ -n "$deb" ]; then
+    holds "deb: depends on the loader and CLBlast" bash -c 'dpkg-deb -f "$0" Depends | grep -q ocl-icd && dpkg-deb -f "$0" Depends | grep -q libclblast' "$deb"
+    dpkg-deb -x "$deb" "$work/unpacked"
+    build_paths_deb() { grep -ralF -e "$source_dir" -e "$build" "$work/unpacked"; }
+    holds "deb: no path of the build" fails build_paths_deb
+    if [ "${1-}" = --install-deb ]; then
+        unset LD_LIBRARY_PATH PKG_CONFIG_PATH
+        holds "deb: installs" apt-get install -y --no-install-recommends "$deb"
+        holds "deb: clattn devices" /usr/bin/clattn devices
+        found() { cc tests/package/consumer.c -o "$work/from_deb" $(pkg-config --cflags --libs clattn) && "$work/from_deb"; }
+        holds "deb: a program on it" found
+        dpkg -L clattn | while read -r path; do [ -d "$path" ] || echo "$path"; done >"$work/files"
+        holds "deb: is removed" dpkg -P clattn
+        leftover() { while read -r path; do if [ -e "$path" ]; then echo "$path"; fi; done <"$work/files" | grep .; }
+        holds "deb: leaves nothing behind" fails leftover
+    fi
+fi
+finish
