@@ -26,17 +26,18 @@ const char *const cla_help_study =
     "  causal    what later tokens change, without and with the causal mask\n"
     "  cost      time and memory as n doubles, on the device and on the CPU\n"
     "  stack     an encoder and a decoder of six layers: PyTorch's layers, masks, caches\n"
-    "  gradient  what reaches Q as d_k grows\n"
+    "  gradient  what reaches Q as d_k grows, and what comes through 1 to 24 layers, without and with residual\n"
+    "            connections and LayerNorm\n"
     "  all       one after the other\n"
     "\n"
     "  --device D        opencl, opencl:gpu, opencl:0:0, cpu (`clattn devices` lists them); the best if not given\n"
-    "  --type T          f64 or f32; if not given f64 where the device has it. Bounds are those of the type; scale "
-    "and\n"
-    "                    cost always run in f32\n"
-    "  --seed N          of the random numbers of scale and stack (1)\n"
+    "  --type T          f64 or f32; if not given f64 where the device has it. Bounds are those of the type; "
+    "scale\n"
+    "                    and cost, and the trials of gradient, always run in f32\n"
+    "  --seed N          of the random numbers of scale, stack and gradient (1)\n"
     "  --to N            cost: the largest n; if not given as far as time and memory allow\n"
     "  --limit SECONDS   cost: for the runs of one algorithm at one n above 4096 (3)\n"
-    "  --plot FILE.svg   the curves of scale or cost; with all, FILE-scale.svg and FILE-cost.svg; needs gnuplot\n"
+    "  --plot FILE.svg   the curves of scale, cost or gradient; with all, FILE-scale.svg and so on; needs gnuplot\n"
     "  --json FILE       a list of {experiment, device, type, agrees, figures: [{figure, article, wanted, ours, "
     "...}]}\n"
     "\n"
@@ -60,7 +61,8 @@ static const cla_experiment experiments[] = {
     {"causal", "tokens 5, 6 and 7 of 8 are changed", false, cla_study_causal, NULL},
     {"cost", "one head, d = 64, as n doubles", true, cla_study_cost, cla_study_plot_cost},
     {"stack", "encoder and decoder of six layers, d = 512, h = 8", false, cla_study_stack, NULL},
-    {"gradient", "what reaches Q as d_k grows", false, cla_study_gradient, NULL},
+    {"gradient", "what reaches Q as d_k grows, and the input as layers do", false, cla_study_gradient,
+     cla_study_plot_gradient},
 };
 enum { EXPERIMENTS = sizeof experiments / sizeof *experiments };
 
@@ -136,7 +138,8 @@ static int declare_outputs(job *j, const cla_args *args) {
             drawn = true;
         }
     if (exit_status == CLA_EXIT_OK && plot && !drawn)
-        return cla_fail(CLA_EXIT_USAGE, "study: --plot: %s has no curves; scale and cost have", args->words[0]);
+        return cla_fail(CLA_EXIT_USAGE, "study: --plot: %s has no curves; scale, cost and gradient have",
+                        args->words[0]);
     return exit_status == CLA_EXIT_OK ? cla_outputs_check(&j->outputs, NULL, 0) : exit_status;
 }
 

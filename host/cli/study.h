@@ -54,6 +54,7 @@ int cla_study_cost(cla_study *study);
 int cla_study_stack(cla_study *study);
 int cla_study_gradient(cla_study *study);
 int cla_study_plot_scale(const cla_study *study, const char *path);
+int cla_study_plot_gradient(const cla_study *study, const char *path);
 int cla_study_plot_cost(const cla_study *study, const char *path);
 
 /* ---- figures ---- */
