@@ -6,66 +6,7 @@
  * dims a slice of Q and K, JC keys a slice of V; SLICED 0 or 1 (see multiply_scores); STAGED 1: storage and layout may
  * be any, quantised or paged, 0: all is of type real, and D, Dv, strides and offsets of q, k, v, o are multiples of 4;
  * ALIGNED4, where STAGED is 0: 2: base pointers are aligned to 4 elements, too, 1: not; MASKS 1: intervals, 2: score
- * masks. */
-/* The weight of an excluded key. It is told from other zeros only where its value must be selected away. */
-#define EXCLUDED (-R(0.0))
-
-/* exp(x) for x <= 0, 0 from -150 down, NaN stays. In f32 exp2 of the rounded product alone is off by 1e-6 at -12. */
-static inline real4 weights_of(real4 x) {
-#if REAL == 64
-    return exp(x);
-#else
-    x = select(x, (real4)(-150.0f), x < (real4)(-150.0f));
-    const real4 y = x * LOG2E, rest = fma(x, (real4)(1.92596299e-8f), fma(x, (real4)(LOG2E), -y));
-    return exp2(y) * fma(rest, (real4)(0.693147181f), (real4)(1.0f));
-#endif
-}
-
-/* One slice of S += Q K^T: NR + NC real4s read for 4 NR NC multiply-adds. SLICED sums each slice apart: a third of the
- * error. */
-static inline void multiply_scores(real s[NR][NC], __local const real4 *q, __local const real4 *k, int quads) {
-    real t[NR][NC];
-    EACH(r, NR) EACH(c, NC) t[r][c] = SLICED ? R(0.0) : s[r][c];
-#pragma unroll 1
-    for (int d = 0; d < quads; d++) {
-        real4 key[NC];
-        EACH(c, NC) key[c] = k[c * TC * DSTRIDE + d];
-        EACH(r, NR) {
-            const real4 x = q[r * TR * DSTRIDE + d];
-            EACH(c, NC) {
-                t[r][c] = fma(x.y, key[c].y, fma(x.x, key[c].x, t[r][c]));
-                t[r][c] = fma(x.w, key[c].w, fma(x.z, key[c].z, t[r][c]));
-            }
-        }
-    }
-    EACH(r, NR) EACH(c, NC) s[r][c] = SLICED ? s[r][c] + t[r][c] : t[r][c];
-}
-
-/* One slice of O += P V: NR + 4 NV real4s read for 16 NR NV multiply-adds. */
-static inline void multiply_values(real4 o[NR][NV], __local const real4 *p, __local const real4 *v) {
-#pragma unroll 1
-    for (int x = 0; x < JC / 4; x++) {
-        real4 value[4][NV];
-        EACH(y, 4) EACH(z, NV) value[y][z] = v[(4 * x + y) * VSTRIDE + z * TC];
-        EACH(r, NR) {
-            const real4 w = p[r * TR * PSTRIDE + x];
-            EACH(z, NV) o[r][z] = fma((real4)(w.y), value[1][z], fma((real4)(w.x), value[0][z], o[r][z]));
-            EACH(z, NV) o[r][z] = fma((real4)(w.w), value[3][z], fma((real4)(w.z), value[2][z], o[r][z]));
-        }
-    }
-}
-
-/* The same where a row excludes keys that others see and V is poisoned: values of excluded keys are selected away. */
-static inline void select_values(real4 o[NR][NV], __local const real *p, __local const real4 *v) {
-#pragma unroll 1
-    for (int y = 0; y < JC; y++)
-        EACH(r, NR) {
-            const real w = p[r * TR * PSTRIDE * 4 + y];
-            const int excluded = AS_WHOLE(w) == AS_WHOLE(EXCLUDED);
-            EACH(z, NV) o[r][z] = excluded ? o[r][z] : fma((real4)(w), v[y * VSTRIDE + z * TC], o[r][z]);
-        }
-}
-
+ * masks; DROPOUT. */
 /* The soft cap, by way of the same place: one tanh in a loop, which could not index registers. */
 static inline void cap_scores(real s[NR][NC], __local real4 *p, real cap) {
     EACH(r, NR) EACH(g, NC / 4) p[TR * PSTRIDE * r + TC * g] =
@@ -84,10 +25,6 @@ static inline void cap_scores(real s[NR][NC], __local real4 *p, real cap) {
         s[r][4 * g + 2] = x.z;
         s[r][4 * g + 3] = x.w;
     }
-}
-
-static inline void scale_scores(real s[NR][NC], real scale) {
-    EACH(r, NR) EACH(c, NC) s[r][c] *= scale;
 }
 
 /* Drops keys outside the rows' intervals, where there are `some`; returns whether a key below `end` is excluded, by an
@@ -124,10 +61,23 @@ static inline int share_maxima(const real s[NR][NC], __local real *maxima) {
     return kept;
 }
 
+#if DROPOUT
+#if BM * BN > 2 * REAL * JC * VSTRIDE
+#error "attention_tiles: no room for what dropout leaves"
+#endif
+/* What the weights of own row r and of keys TC (4 g + y) + tc are multiplied by; `left`: of the own row 0 and key 0. */
+static inline real4 kept_factors(__local const uchar *left, int r, int g, uint bit, real kept) {
+    left += TR * r * DRAWN_FOURS + TC * g;
+    return (real4)(left[0] >> bit & 1 ? kept : R(0.0), left[TC / 4] >> bit & 1 ? kept : R(0.0),
+                   left[TC / 2] >> bit & 1 ? kept : R(0.0), left[3 * TC / 4] >> bit & 1 ? kept : R(0.0));
+}
+#endif
+
 /* Scores become weights relative to the new maximum, what was summed up before shrinks to it. In p, column
- * 4 (TC g + tc) + y stands for key TC (4 g + y) + tc: whole real4s without bank conflicts. */
+ * 4 (TC g + tc) + y stands for key TC (4 g + y) + tc: whole real4s without bank conflicts. With DROPOUT l sums what p
+ * has no more; left, bit and kept as above. */
 static inline void soften(real s[NR][NC], real m[NR], real l[NR], real4 o[NR][NV], __local const real4 *maxima,
-                          __local real4 *p) {
+                          __local real4 *p, __local const uchar *left, uint bit, real kept) {
     EACH(r, NR) {
         real high = m[r];
         EACH(x, TC / 4) {
@@ -140,8 +90,11 @@ static inline void soften(real s[NR][NC], real m[NR], real l[NR], real4 o[NR][NV
         EACH(z, NV) o[r][z] *= shrink;
         EACH(g, NC / 4) {
             const real4 x = (real4)(s[r][4 * g], s[r][4 * g + 1], s[r][4 * g + 2], s[r][4 * g + 3]);
-            const real4 e = weights_of(x - base);
+            real4 e = weights_of(x - base);
             l[r] = l[r] + e.x + e.y + e.z + e.w;
+#if DROPOUT
+            e *= kept_factors(left, r, g, bit, kept);
+#endif
             p[TR * PSTRIDE * r + TC * g] = select(e, (real4)(EXCLUDED), x == (real4)(-INFINITY));
         }
     }
@@ -150,18 +103,6 @@ static inline void soften(real s[NR][NC], real m[NR], real l[NR], real4 o[NR][NV
 /* Least and greatest x, least and greatest y: some row sees a key of [x, w), all rows see [y, z). */
 static inline int4 join_hulls(int4 a, int4 b) {
     return (int4)(min(a.x, b.x), max(a.y, b.y), min(a.z, b.z), max(a.w, b.w));
-}
-
-static inline void clear_row(real x[NR], real value) {
-    EACH(r, NR) x[r] = value;
-}
-
-static inline void clear_scores(real s[NR][NC]) {
-    EACH(r, NR) EACH(c, NC) s[r][c] = R(0.0);
-}
-
-static inline void clear_values(real4 o[NR][NV]) {
-    EACH(r, NR) EACH(z, NV) o[r][z] = (real4)(R(0.0));
 }
 
 static inline void share_sums(__local real *sums, const real l[NR]) {
@@ -173,8 +114,9 @@ static inline void join_sums(real l[NR], __local const real *sums) {
 }
 
 /* A logit without a value joins each row: sums become relative to the larger of m and it. `scale`: what O is divided
- * by. Without a sink (-inf): 1 / l. */
-static inline void finish_rows(real m[NR], real l[NR], real scale[NR], real sink) {
+ * by. Without a sink (-inf): 1 / l. Returns bit r where row r keeps no key; beside a large sink `scale` may be 0 too. */
+static inline int finish_rows(real m[NR], real l[NR], real scale[NR], real sink) {
+    int none = 0;
     EACH(r, NR) {
         const real top = sink > m[r] ? sink : m[r], seen = l[r];
         real shrink = R(1.0);
@@ -184,7 +126,9 @@ static inline void finish_rows(real m[NR], real l[NR], real scale[NR], real sink
             m[r] = top;
         }
         scale[r] = seen == R(0.0) ? R(0.0) : shrink / l[r];
+        none |= (seen == R(0.0)) << r;
     }
+    return none;
 }
 
 static inline void store_lse(__global real *LSE, long stride, int i, int N, const real m[NR], const real l[NR]) {
@@ -197,25 +141,22 @@ static inline void store_lse(__global real *LSE, long stride, int i, int N, cons
 }
 
 static inline void store_state(__global real *STATE, long stride, int i, int N, const real m[NR], const real l[NR],
-                               const real scale[NR]) {
+                               int none) {
     STATE += i * stride;
     EACH(r, NR) {
         if (i + TR * r < N)
-            cla_store_state(STATE, m[r], l[r], scale[r] == R(0.0));
+            cla_store_state(STATE, m[r], l[r], none >> r & 1);
         STATE += TR * stride;
     }
 }
-
-/* x % count, from x / count: a division of 64 bits less. */
-static inline int rest_of(size_t x, size_t quotient, int count) { return (uint)x - (uint)quotient * (uint)count; }
 
 /* O[b,h,i,:] = sum_j P V, P = softmax over the keys that i sees; LSE[b,h,i] natural; STATE[b,h,i] = (m, 1 / l).
  *   Groups  tiles x chunks x H x B of WG, counted in this order: tile of rows, chunk of `columns` value columns.
  *   Needs   N, M >= 1; scale finite; columns <= 4 TC NV, a multiple of 4;
  *           absent tensors are NULL, spans too where there is no interval.
  *   Local   bytes of a real x (4 TILES + 4 JC VSTRIDE) + 8 BM + 4 WG + 20.
- *   Barriers a key tile 2 ceil(D / DC) + 1 + 2 BN / JC, one more with score masks, in uniform flow: after each fill and after each
- *           last read.
+ *   Barriers a key tile 2 ceil(D / DC) + 1 + 2 BN / JC, one more with score masks and with dropout, in uniform flow: after each
+ *           fill and after each last read.
  *   Special a score of -inf is excluded; a row that keeps no key gives 0, LSE -inf; NaN and +inf scores give NaN.
  *   Source  Milakov & Gimelshein 2018 (online softmax), Dao 2023 (query tiles outside, key tiles inside). */
 HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
@@ -236,6 +177,7 @@ attention_tiles(__global const ELEMENT *restrict Q, __global const ELEMENT *rest
     __local int sees[2], keeps[2]; /* some score of the tile is left after masks of bits; after all; by turns */
 #endif
     __local real4 *queries = tiles + BN * DSTRIDE, *maxima = tiles + BM * PSTRIDE;
+    __local uchar *left = (__local uchar *)values; /* with DROPOUT, until values are read */
     const uint lid = get_local_id(0);
     const int tc = lid % TC, tr = lid / TC;
     const size_t id = get_group_id(0), pass = id / a.tiles, head = pass / a.chunks, batch = head / a.H;
@@ -307,6 +249,9 @@ attention_tiles(__global const ELEMENT *restrict Q, __global const ELEMENT *rest
         real s[NR][NC];
         int dims = a.D, live = 1; /* both 0 where masks leave no key of the tile */
         clear_scores(s);
+#if DROPOUT
+        draw_left(left, &a, b, h, i0, n, lid);
+#endif
 #if SCORE
         kept_bits kept = ALL_BITS;
         if (hides)
@@ -374,8 +319,12 @@ attention_tiles(__global const ELEMENT *restrict Q, __global const ELEMENT *rest
         if (live) {
             for (int x = 0; x < TC; x++)
                 excluded |= excludes[tr * TC + x];
-            soften(s, m, l, o, maxima + tr * (TC / 4), tiles + tr * PSTRIDE + tc);
+            soften(s, m, l, o, maxima + tr * (TC / 4), tiles + tr * PSTRIDE + tc, left + tr * (BN / 4) + tc / 4, tc % 4,
+                   OF_BITS(a.kept_bits, a.kept));
         }
+#if DROPOUT
+        barrier(CLK_LOCAL_MEM_FENCE);
+#endif
         for (int x = 0; x < (live ? BN : 0); x += JC) {
             if (width > 0 && FAST(v, v)) {
 #if !PREFETCH
@@ -415,13 +364,13 @@ attention_tiles(__global const ELEMENT *restrict Q, __global const ELEMENT *rest
     clear_row(l, R(0.0));
     join_sums(l, (__local const real *)maxima + tr * TC);
     real scale[NR];
-    finish_rows(m, l, scale, a.mask.has_sinks ? sinks[a.mask.sinks_0 + h] : -INFINITY);
+    const int none = finish_rows(m, l, scale, a.mask.has_sinks ? sinks[a.mask.sinks_0 + h] : -INFINITY);
     const long place = a.o_0 + b * a.o_b + h * a.o_h + q_row * a.o_i + chunk * a.columns;
     store_rows(O, place, a.o_type, a.o_i, i0 + tr, N, tc, width, scale, o, values + lid * NV);
     if (a.has_lse && chunk == 0 && tc == 0)
         store_lse(LSE + a.lse_0 + b * a.lse_b + h * a.lse_h + q_row * a.lse_i, a.lse_i, i0 + tr, N, m, l);
     if (a.has_state && chunk == 0 && tc == 0)
-        store_state(STATE + a.st_0 + b * a.st_b + h * a.st_h + q_row * a.st_i, a.st_i, i0 + tr, N, m, l, scale);
+        store_state(STATE + a.st_0 + b * a.st_b + h * a.st_h + q_row * a.st_i, a.st_i, i0 + tr, N, m, l, none);
     if (a.has_counts && lid == 0 && i0 < N) {
 #if !SCORE
         const int first = hull.x / BN, computed = first * BN < end ? (end + BN - 1) / BN - first : 0;

@@ -436,7 +436,7 @@ static int count_tiles(const clattn_device_info *d, clattn_dtype dtype, bool lea
     return count;
 }
 
-/* 2 kinds of masks that are not lean; 2 that are, and 2 with storage of any type. */
+/* 2 kinds of masks that are not lean; 2 that are, and 2 with storage of any type; with dropout one more. */
 Test(fused_tiles, a_device_meets_few_tiles) {
     for (int which = AS_IS; which < DEVICES; which++)
         for (int type = 0; type < 2; type++) {

@@ -95,6 +95,15 @@ Test(fused_tiles_options, lengths_and_prefixes) {
     check_option(options, COUNT(options));
 }
 
+Test(fused_tiles_options, dropout) {
+    const oracle_config options[] = {
+        {.dropout = 0.3},
+        {.dropout = 0.1, .causal = true, .align = CLATTN_ALIGN_BOTTOM_RIGHT, .lengths = true, .sinks = true},
+        {.dropout = 0.75, .keep = {4, 15}, .bias = {2, 3}, .softcap = 3},
+    };
+    check_option(options, COUNT(options));
+}
+
 Test(fused_tiles_options, segments) {
     const oracle_config options[] = {
         {.segments = true},

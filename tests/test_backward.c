@@ -275,3 +275,29 @@ static void states(const oracle_runner *r, clattn_dtype dtype) {
 }
 
 Test(state, is_the_maximum_and_the_inverse_sum_of_each_row) { on_each(states); }
+
+/* Beside such a sink the weights of all keys are 0, but the row has keys: its state is not that of a row without. */
+static void beside_large_sinks(const oracle_runner *r, clattn_dtype dtype) {
+    enum { ROWS = 2 };
+    const int64_t q[] = {1, 1, ROWS, D}, k[] = {1, 1, M, D}, lse[] = {1, 1, ROWS, 2}, one[] = {1};
+    const double large = dtype == CLATTN_F64 ? 2000 : 200;
+    double zeros[M * D] = {0}, state[ROWS * 2], o[ROWS * D];
+    const double sink_f64 = large;
+    const float sink_f32 = (float)large;
+    const clattn_attention_args args = {
+        .q = clattn_tensor_host(zeros, dtype, 4, q),
+        .k = clattn_tensor_host(zeros, dtype, 4, k),
+        .v = clattn_tensor_host(zeros, dtype, 4, k),
+        .o = clattn_tensor_host(o, dtype, 4, q),
+        .state = clattn_tensor_host(state, dtype, 4, lse),
+        .sinks = clattn_tensor_host(dtype == CLATTN_F64 ? (const void *)&sink_f64 : &sink_f32, dtype, 1, one),
+        .algorithm = r->algorithm};
+    SUCCEEDS(clattn_attention(r->context, &args));
+    for (int64_t row = 0; row < ROWS; row++) {
+        const double inverse = oracle_decode(dtype, state, 2 * row + 1);
+        cr_expect(inverse > 0, "%s", r->algorithm);
+        cr_expect_float_eq(oracle_decode(dtype, state, 2 * row) - log(inverse), large, 1e-4, "%s", r->algorithm);
+    }
+}
+
+Test(state, beside_a_large_sink_is_not_that_of_a_row_without_keys) { on_each(beside_large_sinks); }

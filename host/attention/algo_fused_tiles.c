@@ -2,14 +2,12 @@
 /* `fused_tiles`: for GPUs. A work-group owns a tile of queries; keys and values pass through its local memory; softmax
  * is online, so that no N x M buffer exists. See kernels/attention_tiles.cl.
  *
- * Builds of a type of sums on one device, over all problems: at most 60. For storage of that type in multiples of 4,
- * 12 tiles x 2 kinds of masks, and 9 lean ones x 2 kinds with score masks; for any other storage 9 x 2. See tiles.c. */
+ * Builds of a type of sums on one device, over all problems: at most 60, and 9 with dropout. For storage of that type
+ * in multiples of 4, 12 tiles x 2 kinds of masks, and 9 lean ones x 2 kinds with score masks; for any other storage 9
+ * x 2. See tiles.c. */
 #include "args.h"
-#include "attention/plan.h"
-#include "attention/tiles.h"
+#include "attention/tiles_key.h"
 #include <stdio.h>
-
-enum { INTERVAL = 1, SCORE = 2 }; /* MASKS of the kernel */
 
 typedef struct {
     cla_tiling tiling;
@@ -36,7 +34,7 @@ static bool applies(const cla_problem *p, const clattn_device_info *device, char
     return false;
 }
 
-static bool suits(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
+bool cla_tiles_suits(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
     (void)p;
     if (device->device_class == CLATTN_DEVICE_GPU)
         return true;
@@ -47,21 +45,21 @@ static bool suits(const cla_problem *p, const clattn_device_info *device, char *
 
 /* ---- kernels ---- */
 
-static bool four(const clattn_tensor *t) {
+bool cla_tiles_fours(const clattn_tensor *t) {
     bool yes = t->offset % 4 == 0;
     for (int i = 0; i < 3; i++)
         yes = yes && (t->shape[i] <= 1 || t->stride[i] % 4 == 0);
     return yes;
 }
 
-/* Of the tensors as they are bound now: offsets may change between executions. */
-static bool all_four(const cla_problem *p) {
+/* Offsets may change between executions. Dropout is built for any storage, so that builds are few. */
+bool cla_tiles_by_four(const cla_problem *p) {
     const clattn_tensor *const all[] = {&p->q, &p->k, &p->v, &p->o, &p->bias};
     for (int i = 0; i < 5; i++)
         if (cla_present(all[i]) && all[i]->dtype != p->dtype)
             return false;
-    return p->page_size == 0 && p->D % 4 == 0 && p->Dv % 4 == 0 && four(&p->q) && four(&p->k) && four(&p->v) &&
-           four(&p->o);
+    return p->page_size == 0 && !(p->dropout > 0) && p->D % 4 == 0 && p->Dv % 4 == 0 && cla_tiles_fours(&p->q) &&
+           cla_tiles_fours(&p->k) && cla_tiles_fours(&p->v) && cla_tiles_fours(&p->o);
 }
 
 /* 1 asks no alignment of base pointers: where memory is shared, a host array is used in place, wherever it begins. */
@@ -70,14 +68,14 @@ static int alignment_key(const clattn_plan *plan) {
     return device->device_class == CLATTN_DEVICE_CPU || device->unified_memory ? 1 : 2;
 }
 
-static clattn_status make_kernel(const clattn_plan *plan, const cla_tiling *tiling, bool by_four, cla_kernel **kernel) {
+cla_key cla_tiles_key(const clattn_plan *plan, const cla_tiling *tiling, bool by_four, int masks, const char *file,
+                      const char *kernel) {
     const cla_problem *p = &plan->problem;
     const cla_tile *t = &tiling->tile;
-    int masks = (p->interval ? INTERVAL : 0) | (p->score ? SCORE : 0);
-    if (!by_four && masks)
-        masks = INTERVAL | SCORE; /* two kinds are enough there */
-    cla_key key = cla_key_make("attention_tiles.cl", "attention_tiles");
+    cla_key key = cla_key_make(file, kernel);
     key.helper = "tiles.clh";
+    key.more_helpers[0] = "philox.clh";
+    key.more_helpers[1] = "tiles_math.clh";
     cla_key_define(&key, "REAL", p->dtype == CLATTN_F64 ? 64 : 32);
     cla_key_define(&key, "TR", t->tr);
     cla_key_define(&key, "TC", t->tc);
@@ -89,16 +87,26 @@ static clattn_status make_kernel(const clattn_plan *plan, const cla_tiling *tili
     cla_key_define(&key, "SLICED", t->sliced);
     cla_key_define(&key, "PREFETCH", t->ahead);
     cla_key_define(&key, "MASKS", masks);
+    cla_key_define(&key, "DROPOUT", p->dropout > 0);
     cla_key_define(&key, "STAGED", !by_four);
     cla_key_define(&key, "ALIGNED4", by_four ? alignment_key(plan) : 0);
     cla_key_define_hint(&key, cla_context_device(plan->context));
     if (tiling->many_registers)
         cla_key_add(&key, "-cl-intel-256-GRF-per-thread");
+    return key;
+}
+
+static clattn_status make_kernel(const clattn_plan *plan, const cla_tiling *tiling, bool by_four, cla_kernel **kernel) {
+    const cla_problem *p = &plan->problem;
+    int masks = (p->interval ? CLA_TILES_INTERVAL : 0) | (p->score ? CLA_TILES_SCORE : 0);
+    if (!by_four && (masks || p->dropout > 0))
+        masks = CLA_TILES_INTERVAL | CLA_TILES_SCORE; /* two kinds are enough there, and one with dropout */
+    const cla_key key = cla_tiles_key(plan, tiling, by_four, masks, "attention_tiles.cl", "attention_tiles");
     return cla_kernel_create(plan->context, &key, (size_t)tiling->work_group, kernel);
 }
 
 /* Bits depend on the tile: with batch_invariant, neither masks nor the layout choose it. */
-static cla_tiles_problem tiled_problem(const cla_problem *p, bool by_four) {
+cla_tiles_problem cla_tiles_problem_of(const cla_problem *p, bool by_four) {
     return (cla_tiles_problem){.dtype = p->dtype,
                                .lean = !by_four || p->score || p->batch_invariant,
                                .interval = p->interval,
@@ -107,7 +115,7 @@ static cla_tiles_problem tiled_problem(const cla_problem *p, bool by_four) {
 }
 
 static int list_tilings(const cla_problem *p, const clattn_device_info *device, cla_tiling list[CLA_TILES_ROWS]) {
-    const cla_tiles_problem tiled = tiled_problem(p, all_four(p));
+    const cla_tiles_problem tiled = cla_tiles_problem_of(p, cla_tiles_by_four(p));
     return cla_tiles_list(device, &tiled, list);
 }
 
@@ -127,7 +135,7 @@ static clattn_status make_variant(const clattn_plan *plan, bool by_four, variant
     const clattn_device_info *device = cla_context_device(plan->context);
     const cla_problem *p = &plan->problem;
     const tiles_state *state = plan->state;
-    const cla_tiles_problem tiled = tiled_problem(p, by_four);
+    const cla_tiles_problem tiled = cla_tiles_problem_of(p, by_four);
     clattn_status status = CLATTN_E_LIMIT;
     if (state->asked.rows > 0) {
         v->tiling = state->asked;
@@ -147,7 +155,7 @@ static clattn_status make_variant(const clattn_plan *plan, bool by_four, variant
  * tensors, bound later, that begin where whole vectors cannot. */
 static clattn_status variant_for_bound(clattn_plan *plan, const variant **chosen) {
     tiles_state *state = plan->state;
-    const bool by_four = all_four(&plan->problem) && (state->by_four.kernel || !state->any.kernel);
+    const bool by_four = cla_tiles_by_four(&plan->problem) && (state->by_four.kernel || !state->any.kernel);
     variant *v = by_four ? &state->by_four : &state->any;
     *chosen = v;
     return v->kernel ? CLATTN_OK : make_variant(plan, by_four, v);
@@ -215,10 +223,11 @@ const cla_algorithm cla_algo_fused_tiles = {
     .name = "fused_tiles",
     .summary = "one pass over keys and values in the local memory of a GPU's work-groups, no N x M buffer",
     .applies = applies,
-    .suits = suits,
+    .suits = cla_tiles_suits,
     .unit_inner = true,
     .blocks = true,
     .pages = true,
+    .dropout = true,
     .variants = variants,
     .create = create,
     .execute = execute,
