@@ -112,7 +112,7 @@ void count_targets(__global const void *targets, __global real *factor, const cl
     const int lid = (int)get_local_id(0);
     const real scale = OF_BITS(a.scale_bits, a.scale);
     vec counted = (vec)(R(0.0));
-    int rows = 0;
+    long rows = 0;
     for (long row = lid; row < a.axes.rows; row += WG) {
         int at[CLA_MOST_AXES];
         find_row(row, at, &a.axes);

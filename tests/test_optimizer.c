@@ -197,6 +197,28 @@ Test(cross_entropy, is_safe_at_the_edges) {
     }
 }
 
+/* Rows without classes: nothing but targets that are ignored, whose losses are zeros. */
+Test(cross_entropy, zero_classes) {
+    const int32_t targets[6] = {-1, -1, -1, -1, -1, -1};
+    const int64_t shape[] = {2, 3, 0}, rows[] = {2, 3}, one[] = {1};
+    for (int d = 0; d < OP_DEVICES; d++) {
+        float loss = 7, losses[6] = {7, 7, 7, 7, 7, 7};
+        clattn_context *context = op_open(op_devices[d]);
+        const clattn_cross_entropy_args args = {.logits = clattn_tensor_host(NULL, F32, 3, shape),
+                                                .targets = clattn_tensor_host(targets, CLATTN_I32, 2, rows),
+                                                .loss = clattn_tensor_host(&loss, F32, 1, one),
+                                                .row_losses = clattn_tensor_host(losses, F32, 2, rows),
+                                                .d_logits = clattn_tensor_host(NULL, F32, 3, shape),
+                                                .has_ignore = true,
+                                                .ignore = -1};
+        SUCCEEDS(clattn_cross_entropy(context, &args));
+        cr_expect_eq((double)loss, 0.0, "%s: %g", op_devices[d], (double)loss);
+        for (int i = 0; i < 6; i++)
+            cr_expect_eq((double)losses[i], 0.0, "%s: row %d is %g", op_devices[d], i, (double)losses[i]);
+        clattn_context_destroy(context);
+    }
+}
+
 Test(train, bad_calls_are_named_errors) {
     float f[64] = {0};
     int32_t ids[4] = {0, 1, 9, 1};

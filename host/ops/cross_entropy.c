@@ -82,6 +82,9 @@ static clattn_status take(clattn_context *context, const clattn_cross_entropy_ar
     cla_walk_merge(walked, 4, &a->outer);
     a->rows = cla_walk_count(&a->logits, 0, a->outer);
     a->length = C;
+    a->targets.shape[a->outer] = 1; /* one a row, which is there and staged without classes too */
+    if (cla_present(&a->row_losses))
+        a->row_losses.shape[a->outer] = 1;
     CLA_TRY(cla_tokens_check(&a->targets, "targets", a->outer, a->rows, C, "logits have", "classes",
                              a->has_ignore ? &a->ignore : NULL));
 done:
