@@ -112,6 +112,45 @@ Test(cache_queries, queries_turn_beside_keys_by_angles_of_options_or_tables) {
     }
 }
 
+/* Tables need not reach as far as rows that are not appended, which are queries at position 0. */
+Test(cache_queries, rows_that_are_not_appended_need_no_positions) {
+    enum { BATCH = 2, ROWS = 4, SLOTS = 8, DIM = 2 };
+    const int64_t rows[] = {BATCH, 1, ROWS, DIM}, slots[] = {BATCH, 1, SLOTS, DIM}, table[] = {SLOTS, 1};
+    const int64_t used[BATCH] = {6, 0}, added[BATCH] = {2, 4};
+    float cosines[SLOTS], sines[SLOTS], k[BATCH * ROWS * DIM];
+    for (int i = 0; i < SLOTS; i++)
+        cosines[i] = 0, sines[i] = (float)(i + 1);
+    for (int i = 0; i < BATCH * ROWS; i++)
+        k[2 * i] = (float)(i + 1), k[2 * i + 1] = 0; /* becomes (0, (i + 1) * sine) */
+    for (int n = 0; n < DEVICES; n++) {
+        clattn_context *context = kv_open(devices[n], NULL);
+        float q[BATCH * ROWS * DIM], cache[BATCH * SLOTS * DIM] = {0};
+        memcpy(q, k, sizeof q);
+        SUCCEEDS(clattn_cache_append(
+            context, &(clattn_cache_append_args){.k = clattn_tensor_host(k, CLATTN_F32, 4, rows),
+                                                 .k_cache = clattn_tensor_host(cache, CLATTN_F32, 4, slots),
+                                                 .cache_lengths = used,
+                                                 .new_lengths = added,
+                                                 .rotate = true,
+                                                 .q = clattn_tensor_host(q, CLATTN_F32, 4, rows),
+                                                 .cos = clattn_tensor_host(cosines, CLATTN_F32, 2, table),
+                                                 .sin = clattn_tensor_host(sines, CLATTN_F32, 2, table)}));
+        for (int b = 0; b < BATCH; b++) {
+            for (int i = 0; i < ROWS; i++) {
+                const int row = b * ROWS + i, position = i < added[b] ? (int)used[b] + i : 0;
+                cr_expect_eq((double)q[2 * row + 1], (row + 1.0) * (position + 1), "%s: query %d is %g", devices[n],
+                             row, (double)q[2 * row + 1]);
+            }
+            for (int j = 0; j < SLOTS; j++) {
+                const int i = j - (int)used[b];
+                const double want = i >= 0 && i < added[b] ? (b * ROWS + i + 1.0) * (j + 1) : 0;
+                cr_expect_eq((double)cache[2 * (b * SLOTS + j) + 1], want, "%s: slot %d of %d", devices[n], j, b);
+            }
+        }
+        clattn_context_destroy(context);
+    }
+}
+
 Test(cache_queries, queries_and_tables_that_do_not_fit_are_refused) {
     static float x[B * HEADS * L * D], cache[B * HEADS * CAPACITY * D], table[PLACES * D];
     clattn_context *context = kv_open("cpu", NULL);

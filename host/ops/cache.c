@@ -195,8 +195,9 @@ done:
     return status;
 }
 
+/* Rows that are not appended have none: 0, so that tables need not reach as far. */
 static int64_t position_of(const append *a, int64_t b, int64_t i) {
-    return a->args->cache_lengths[b] + i + (a->args->offsets ? a->args->offsets[b] : 0);
+    return i >= new_rows(a, b) ? 0 : a->args->cache_lengths[b] + i + (a->args->offsets ? a->args->offsets[b] : 0);
 }
 
 /* The caller's tables: by row, or where positions are the same in all batches a view of their rows. */
@@ -231,7 +232,7 @@ static clattn_status take_tables(clattn_context *context, append *a) {
         if (!even)
             a->rows[row] = (int32_t)position;
     }
-    for (int t = 0; t < 2 && even; t++) {
+    for (int t = 0; t < 2 && even && a->L > 0; t++) {
         *tables[t] = clattn_tensor_slice(*tables[t], 2, position_of(a, 0, 0), a->L);
         tables[t]->stride[1] = 0;
     }

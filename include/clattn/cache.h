@@ -65,7 +65,8 @@ typedef struct clattn_cache_append_args {
     bool rotate; /* k is rotated on its way, by position cache_lengths[b] + i + offsets[b] */
     clattn_rotary_options rotary;
     const int64_t *offsets; /* host array [B], NULL = 0 */
-    clattn_tensor q;        /* optional, where k is rotated: [B, H, L, D], rotated in place by the same positions */
+    clattn_tensor q;        /* optional, where k is rotated: [B, H, L, D], rotated in place by the same positions; rows
+                             * beyond new_lengths as if they stood at position 0 */
     clattn_tensor cos, sin; /* optional: [positions, dims / 2] each, as in clattn_rotary, instead of the options' */
 } clattn_cache_append_args;
 
