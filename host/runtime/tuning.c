@@ -116,16 +116,16 @@ clattn_status clattn_tuning_save(clattn_context *context, const char *path) {
     const char *to = path ? path : context->tuning_file;
     CLA_CHECK(to && *to, CLATTN_E_ARGUMENT,
               "tuning_save: there is no file to write: CLATTN_TUNING_FILE, or CLATTN_CACHE_DIR without it, says so");
+    CLA_TRY(cla_tuning_lock_take(to, &lock)); /* others may hold it: the context goes on meanwhile */
     pthread_mutex_lock(&context->lock);
     locked = true;
     CLA_TRY(load(context, &t));
-    CLA_TRY(cla_tuning_lock_take(to, &lock));
     CLA_TRY(merge(t, to, &merged));
     CLA_TRY(cla_tuning_write(to, t->device, &merged));
 done:
-    cla_tuning_lock_give(&lock);
     if (locked)
         pthread_mutex_unlock(&context->lock);
+    cla_tuning_lock_give(&lock);
     cla_tuning_record_free(&merged);
     return status;
 }

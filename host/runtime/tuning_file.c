@@ -290,25 +290,30 @@ static bool is_named(const cla_tuning_lock *lock) {
            open_file.st_dev == named.st_dev;
 }
 
+/* Files there cannot be locked, or the one beside the record is another user's: two that save at once are rare. */
+static bool goes_unlocked(int why) { return why == ENOLCK || why == EOPNOTSUPP || why == ENOSYS || why == EACCES; }
+
 clattn_status cla_tuning_lock_take(const char *path, cla_tuning_lock *lock) {
     clattn_status status = CLATTN_OK;
+    int why = 0;
     const int n = snprintf(lock->name, sizeof lock->name, "%s.lock", path);
     lock->fd = -1;
     CLA_CHECK(n > 0 && (size_t)n < sizeof lock->name, CLATTN_E_IO, "tuning: %.80s...: the path is too long", path);
     CLA_TRY(make_folder(path));
     for (;;) {
-        lock->fd = open(lock->name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-        if (lock->fd < 0)
-            return cannot_write(path, errno);
-        while (flock(lock->fd, LOCK_EX) != 0)
-            if (errno != EINTR) {
-                status = cannot_write(path, errno);
-                cla_tuning_lock_give(lock);
-                return status;
-            }
-        if (is_named(lock))
-            break;
-        close(lock->fd);
+        lock->fd = open(lock->name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        while (lock->fd >= 0 && (why = flock(lock->fd, LOCK_EX) == 0 ? 0 : errno) == EINTR)
+            continue;
+        why = lock->fd < 0 ? errno : why;
+        if (why == 0 && is_named(lock))
+            goto done;
+        if (lock->fd >= 0)
+            close(lock->fd); /* its name is that of whoever holds it */
+        lock->fd = -1;
+        if (why != 0) {
+            status = goes_unlocked(why) ? CLATTN_OK : cannot_write(path, why);
+            goto done;
+        }
     }
 done:
     return status;

@@ -31,7 +31,9 @@ clattn_status cla_tuning_read(const char *path, const char *device, cla_tuning_r
 clattn_status cla_tuning_parse(const char *text, size_t bytes, const char *device, cla_tuning_record *record);
 /* From before the file is read until it is written: two that save at once would lose what the first one wrote. Waits
  * for other processes and threads, which hold it for a moment. Makes the folder. The lock is of a file beside the
- * record, PATH.lock, which goes with it; a process that dies leaves that file and no lock.
+ * record, PATH.lock, which goes with it; a process that dies leaves that file and no lock. Where files cannot be
+ * locked, nothing is held, and that is no error.
+ *
  * Errors  CLATTN_E_IO (the record's place cannot be written). */
 typedef struct cla_tuning_lock {
     char name[4096];
