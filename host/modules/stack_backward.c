@@ -26,11 +26,43 @@ static clattn_status norm_back(const cla_stack *s, const cla_stack_call *call, c
                                       .epsilon = s->options.norm_epsilon,
                                       .accumulate = back->accumulate};
     CLA_TRY(input_of(s, call, s->count, &args.x));
-    if (back->gradients) {
-        CLA_TRY(cla_norm_take_gradient(back->gradients->norm, &s->norm, "norm"));
+    if (back->gradients)
         args.d_weight = back->gradients->norm->weight, args.d_bias = back->gradients->norm->bias;
-    }
     CLA_TRY(clattn_norm_backward(s->scratch.context, &args));
+done:
+    return status;
+}
+
+/* Those of a layer's weights. */
+static clattn_status gradients_of(const cla_stack *s, const cla_stack_back *back, int64_t i, cla_layer *gradients) {
+    const cla_layer_parts parts = back->gradients->part(back->gradients->weights, i);
+    const clattn_status status = cla_layer_take_gradients(&parts, &s->layers[i], gradients);
+    if (status != CLATTN_OK)
+        cla_error_prefix("%s: layer %lld: gradients: ", s->module, (long long)i);
+    return status;
+}
+
+/* Before anything is written. */
+static clattn_status check(const cla_stack *s, const cla_stack_call *call, const cla_stack_back *back) {
+    clattn_status status = CLATTN_OK;
+    clattn_tensor rows;
+    cla_layer gradients;
+    CLA_CHECK(!back->gradients || back->gradients->count == s->count, CLATTN_E_ARGUMENT,
+              "%s: gradients of %lld layers; there are %lld", s->module, (long long)back->gradients->count,
+              (long long)s->count);
+    CLA_CHECK(!back->gradients || back->gradients->has_norm == s->has_norm, CLATTN_E_ARGUMENT,
+              "%s: gradients %s a norm behind the last layer", s->module,
+              s->has_norm ? "lack those of" : "have those of");
+    for (int64_t i = 0; i < s->count; i++) {
+        CLA_TRY(input_of(s, call, i, &rows));
+        if (back->gradients)
+            CLA_TRY(gradients_of(s, back, i, &gradients));
+    }
+    if (s->has_norm) {
+        CLA_TRY(input_of(s, call, s->count, &rows));
+        if (back->gradients)
+            CLA_TRY(cla_norm_take_gradient(back->gradients->norm, &s->norm, "norm"));
+    }
 done:
     return status;
 }
@@ -51,12 +83,7 @@ static clattn_status layer_back(cla_stack *s, const cla_stack_call *call, const 
     one.module = module;
     CLA_TRY(input_of(s, call, i, &one.x));
     if (back->gradients) {
-        const cla_layer_parts parts = back->gradients->part(back->gradients->weights, i);
-        status = cla_layer_take_gradients(&parts, &s->layers[i], &gradients);
-        if (status != CLATTN_OK) {
-            cla_error_prefix("%s: gradients: ", module);
-            goto done;
-        }
+        CLA_TRY(gradients_of(s, back, i, &gradients));
         layer.gradients = &gradients;
     }
     CLA_TRY(cla_layer_backward(&s->layers[i], &s->options, &s->scratch, &one, &layer));
@@ -70,12 +97,7 @@ clattn_status cla_stack_backward(cla_stack *s, const cla_stack_call *call, const
     CLA_TRY(cla_stack_like(s, &back->d_y, "d_y", &call->x, &d_y));
     if (cla_present(&back->d_x))
         CLA_TRY(cla_stack_like(s, &back->d_x, "d_x", &call->x, &d_x));
-    CLA_CHECK(!back->gradients || back->gradients->count == s->count, CLATTN_E_ARGUMENT,
-              "%s: gradients of %lld layers; there are %lld", s->module, (long long)back->gradients->count,
-              (long long)s->count);
-    CLA_CHECK(!back->gradients || back->gradients->has_norm == s->has_norm, CLATTN_E_ARGUMENT,
-              "%s: gradients %s a norm behind the last layer", s->module,
-              s->has_norm ? "lack those of" : "have those of");
+    CLA_TRY(check(s, call, back));
     CLA_TRY(cla_scratch_take(&s->scratch, CLA_SLOT_D_ROWS, call->dtype, 3, d_y.shape, &rows));
     if (s->has_norm)
         CLA_TRY(norm_back(s, call, back, &d_y, &rows));
