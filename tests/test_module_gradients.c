@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of modules that PyTorch does not have: gated feed-forward, separate projections, accumulation; on the `cpu`
- * context against central differences. Errors of what is not the weights'. */
+ * context against central differences. Errors of what is not the weights', stacks' before anything is written, and the
+ * type of sums. */
 #include "op_arrays.h"
 #include <clattn/clattn.h>
 
@@ -165,4 +166,135 @@ Test(module_gradients, bad_calls_are_named_errors) {
               &(clattn_multihead_backward_args){.forward = {.query = m.in[0].t}, .d_y = m.d_y.t, .d_query = m.d[1].t}),
           CLATTN_E_SHAPE, "d_query [8, 6]: should have the shape of query");
     destroy(&m);
+}
+
+/* ---- stacks ---- */
+
+enum { LAYERS = 2, PARTS = 6, E = 4 };
+
+/* Two decoder layers in f32, of which encoders take what they have; gradients are NaN. */
+typedef struct {
+    op_array in[LAYERS][PARTS], d[LAYERS][PARTS], x, hidden[LAYERS], d_y;
+    clattn_decoder_layer_weights weights[LAYERS], gradients[LAYERS];
+    clattn_encoder_layer_weights encoder_weights[LAYERS], encoder_gradients[LAYERS];
+    clattn_context *context;
+} layers;
+
+static const int64_t x_shape[] = {2, 3, E};
+
+static clattn_decoder_layer_weights layer_of(const op_array *a) {
+    const clattn_multihead_weights heads = {.q = a[0].t, .k = a[1].t, .v = a[2].t, .out = a[3].t};
+    return (clattn_decoder_layer_weights){
+        .self_attn = heads, .cross_attn = heads, .feedforward = {.linear1 = a[4].t, .linear2 = a[5].t}};
+}
+
+static clattn_encoder_layer_weights encoder_layer(const clattn_decoder_layer_weights *w) {
+    return (clattn_encoder_layer_weights){.self_attn = w->self_attn, .feedforward = w->feedforward};
+}
+
+static void make_layers(layers *l) {
+    static const int64_t shapes[PARTS][2] = {{E, E}, {E, E}, {E, E}, {E, E}, {3, E}, {E, 3}};
+    oracle_random random = {17};
+    *l = (layers){.context = op_open("cpu")};
+    for (int i = 0; i < LAYERS; i++) {
+        for (int k = 0; k < PARTS; k++) {
+            l->in[i][k] = op_make(NULL, CLATTN_F32, 2, shapes[k], OP_DENSE, NULL, &random);
+            l->d[i][k] = op_make(NULL, CLATTN_F32, 2, shapes[k], OP_DENSE, NULL, NULL);
+        }
+        l->weights[i] = layer_of(l->in[i]), l->gradients[i] = layer_of(l->d[i]);
+        l->encoder_weights[i] = encoder_layer(&l->weights[i]);
+        l->encoder_gradients[i] = encoder_layer(&l->gradients[i]);
+        l->hidden[i] = op_make(NULL, CLATTN_F32, 3, x_shape, OP_DENSE, NULL, &random);
+    }
+    l->x = op_make(NULL, CLATTN_F32, 3, x_shape, OP_DENSE, NULL, &random);
+    l->d_y = op_make(NULL, CLATTN_F32, 3, x_shape, OP_DENSE, NULL, &random);
+}
+
+static void free_layers(layers *l) {
+    for (int i = 0; i < LAYERS; i++) {
+        for (int k = 0; k < PARTS; k++)
+            op_free(&l->in[i][k]), op_free(&l->d[i][k]);
+        op_free(&l->hidden[i]);
+    }
+    op_free(&l->x), op_free(&l->d_y);
+    clattn_context_destroy(l->context);
+}
+
+/* Layers are gone through from the last to the first, and what the first lacks is found before any gradient is written.
+ */
+Test(module_gradients, of_stacks_are_written_all_or_none) {
+    layers l;
+    clattn_encoder *encoder = NULL;
+    make_layers(&l);
+    const clattn_encoder_weights weights = {.layers = l.encoder_weights, .count = LAYERS};
+    const clattn_encoder_weights gradients = {.layers = l.encoder_gradients, .count = LAYERS};
+    const clattn_layer_options options = {.heads = 2};
+    clattn_tensor hidden[LAYERS] = {{0}};
+    SUCCEEDS(clattn_encoder_create(l.context, &weights, &options, &encoder));
+    clattn_encoder_backward_args args = {
+        .forward = {.x = l.x.t, .hidden = hidden}, .d_y = l.d_y.t, .gradients = &gradients};
+    FAILS(clattn_encoder_backward(encoder, &args), CLATTN_E_ARGUMENT, "what layer 0 gave is missing");
+    hidden[0] = l.hidden[0].t;
+    l.encoder_gradients[0].feedforward.linear1 = (clattn_tensor){0};
+    FAILS(clattn_encoder_backward(encoder, &args), CLATTN_E_ARGUMENT,
+          "encoder: layer 0: gradients: feedforward: linear1: is missing");
+    for (int k = 0; k < PARTS; k++)
+        cr_expect_eq(memcmp(l.d[1][k].data, l.d[1][k].before, l.d[1][k].bytes), 0, "tensor %d was written", k);
+    l.encoder_gradients[0] = encoder_layer(&l.gradients[0]);
+    SUCCEEDS(clattn_encoder_backward(encoder, &args));
+    cr_expect_not(isnan(op_value(&l.d[1][0], 0)));
+    clattn_encoder_destroy(encoder);
+    free_layers(&l);
+}
+
+/* The same from inputs in f64 is wanted. */
+static void expect_same(op_array *got, op_array *want, const char *what) {
+    op_fetch(got, what);
+    op_fetch(want, what);
+    for (int64_t i = 0; i < got->count; i++)
+        op_expect(got, i, op_value(want, i), oracle_floor(F64, 1e2), what);
+    op_free(got), op_free(want);
+}
+
+static op_array output(void) { return op_make(NULL, F64, 3, x_shape, OP_DENSE, NULL, NULL); }
+
+Test(module_gradients, are_summed_in_the_type_that_is_asked_for) {
+    layers l;
+    clattn_encoder *encoder = NULL;
+    clattn_decoder *decoder = NULL;
+    clattn_multihead *multihead = NULL;
+    make_layers(&l);
+    op_array x = op_make(NULL, F64, 3, x_shape, OP_DENSE, l.x.values, NULL);
+    const clattn_encoder_weights weights = {.layers = l.encoder_weights, .count = 1};
+    const clattn_decoder_weights decoder_weights = {.layers = l.weights, .count = 1};
+    const clattn_layer_options options = {.heads = 2};
+    const clattn_multihead_options heads = {.heads = 2};
+    SUCCEEDS(clattn_encoder_create(l.context, &weights, &options, &encoder));
+    SUCCEEDS(clattn_decoder_create(l.context, &decoder_weights, &options, &decoder));
+    SUCCEEDS(clattn_multihead_create(l.context, &l.weights[0].self_attn, &heads, &multihead));
+    op_array d[2][4];
+    for (int wide = 0; wide < 2; wide++) {
+        const clattn_tensor in = wide ? x.t : l.x.t;
+        for (int k = 0; k < 4; k++)
+            d[wide][k] = output();
+        SUCCEEDS(clattn_encoder_backward(
+            encoder, &(clattn_encoder_backward_args){.forward.x = in, .d_y = l.d_y.t, .d_x = d[wide][0].t}));
+        SUCCEEDS(clattn_multihead_backward(
+            multihead,
+            &(clattn_multihead_backward_args){.forward.query = in, .d_y = l.d_y.t, .d_query = d[wide][1].t}));
+        for (int k = 2; k < 4; k++)
+            SUCCEEDS(clattn_decoder_backward(
+                decoder, &(clattn_decoder_backward_args){.forward = {.x = in, .memory = l.hidden[0].t},
+                                                         .d_y = l.d_y.t,
+                                                         .d_x = k == 2 ? d[wide][k].t : (clattn_tensor){0},
+                                                         .d_memory = k == 3 ? d[wide][k].t : (clattn_tensor){0}}));
+    }
+    static const char *const names[] = {"encoder", "multihead", "decoder, d_x", "decoder, d_memory"};
+    for (int k = 0; k < 4; k++)
+        expect_same(&d[0][k], &d[1][k], names[k]);
+    op_free(&x);
+    clattn_encoder_destroy(encoder);
+    clattn_decoder_destroy(decoder);
+    clattn_multihead_destroy(multihead);
+    free_layers(&l);
 }

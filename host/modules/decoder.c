@@ -179,7 +179,10 @@ clattn_status clattn_decoder_backward(clattn_decoder *decoder, const clattn_deco
                   "decoder_backward: d_memory should have the shape of memory");
         CLA_TRY(cla_take_rows(&args->d_memory, module, "d_memory", s->options.batch_second, &back.d_memory));
     }
-    const bool wide = s->wide || cla_is_wide(&forward.x) || cla_is_wide(&forward.y) || cla_is_wide(&forward.memory);
+    const clattn_tensor *const tensors[] = {&forward.x, &forward.y, &forward.memory, &args->d_x, &args->d_memory};
+    bool wide = s->wide;
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        wide = wide || cla_is_wide(tensors[i]);
     call.dtype = wide ? CLATTN_F64 : CLATTN_F32;
     CLA_TRY(take_masks(s, &forward, &forward.masks, &rows, call.memory.shape[1], &call));
     if (args->gradients) {

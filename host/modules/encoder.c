@@ -58,12 +58,12 @@ int64_t clattn_encoder_parameter_count(const clattn_encoder *encoder) {
 
 int64_t clattn_encoder_layer_count(const clattn_encoder *encoder) { return encoder ? encoder->stack.count : 0; }
 
-/* The type of the sums, and masks. */
-static clattn_status take_call(cla_stack *s, const clattn_encoder_args *args, cla_stack_call *call) {
+/* The type of the sums, f64 at least where wide says so, and masks. */
+static clattn_status take_call(cla_stack *s, const clattn_encoder_args *args, bool wide, cla_stack_call *call) {
     clattn_status status = CLATTN_OK;
     clattn_tensor rows;
     CLA_TRY(cla_stack_rows(s, &args->x, &args->y, &rows));
-    call->dtype = s->wide || cla_is_wide(&args->x) || cla_is_wide(&args->y) ? CLATTN_F64 : CLATTN_F32;
+    call->dtype = wide || s->wide || cla_is_wide(&args->x) || cla_is_wide(&args->y) ? CLATTN_F64 : CLATTN_F32;
     const cla_mask_shape shape = {.module = module,
                                   .prefix = "",
                                   .B = rows.shape[0],
@@ -85,7 +85,7 @@ clattn_status clattn_encoder_run(clattn_encoder *encoder, const clattn_encoder_a
     CLA_CHECK(encoder && args, CLATTN_E_ARGUMENT, "encoder: %s is NULL", encoder ? "args" : "encoder");
     cla_stack *s = &encoder->stack;
     cla_stack_call call = {.x = args->x, .y = args->y, .hidden = args->hidden};
-    CLA_TRY(take_call(s, args, &call));
+    CLA_TRY(take_call(s, args, false, &call));
     CLA_TRY(cla_stack_run(s, &call));
 done:
     return status;
@@ -100,7 +100,7 @@ clattn_status clattn_encoder_backward(clattn_encoder *encoder, const clattn_enco
     cla_stack_call call = {.x = forward.x, .y = forward.y, .hidden = forward.hidden};
     cla_stack_back back = {.accumulate = args->accumulate, .d_y = args->d_y, .d_x = args->d_x};
     cla_stack_weights gradients;
-    CLA_TRY(take_call(s, &forward, &call));
+    CLA_TRY(take_call(s, &forward, cla_is_wide(&args->d_x), &call));
     if (args->gradients) {
         CLA_CHECK(args->gradients->layers, CLATTN_E_ARGUMENT, "encoder_backward: gradients have no layers");
         gradients = stack_weights(args->gradients);

@@ -174,6 +174,8 @@ clattn_status clattn_multihead_backward(clattn_multihead *multihead, const clatt
     forward.y = args->d_y;
     forward.weights = (clattn_tensor){0};
     CLA_TRY(take_inputs(multihead, &forward, &c));
+    if (cla_is_wide(&args->d_query) || cla_is_wide(&args->d_key) || cla_is_wide(&args->d_value))
+        c.dtype = CLATTN_F64;
     CLA_TRY(take_masks(multihead, &forward, &c));
     cla_attend_back back = {.accumulate = args->accumulate,
                             .d_y = c.y,

@@ -209,8 +209,9 @@ CLATTN_API clattn_status clattn_sgd_step(clattn_context *context, const clattn_s
 /* ---- modules ---- */
 
 /* The backward pass of a module computes its forward pass again from the same inputs, in scratch, so that nothing but
- * inputs is kept between the two. Gradients of weights are structs as those of the weights, of the same shapes and in
- * the same convention, so that clattn_parameters may hold them under the same names; NULL: not wanted. */
+ * inputs is kept between the two. Sums are f64 also where a gradient by an input is. Gradients of weights are structs
+ * as those of the weights, of the same shapes and in the same convention, so that clattn_parameters may hold them under
+ * the same names; NULL: not wanted. */
 typedef struct clattn_feedforward_backward_args {
     clattn_tensor x, d_y; /* [..., E] */
     clattn_tensor d_x;    /* out, optional */
