@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sums over rows, and rows as columns.
  * `sums`, without atomics: y[block] = the sum of the a.block rows of a block of x. A work-group owns a block and
- * a.columns columns, SUMS vectors of a work-item at a time. Sums of blocks are added up by a second launch, whose x they
- * are.
+ * a.columns columns, SUMS vectors of a work-item at a time; it adds up the sums of PART rows, since errors grow with the
+ * length of a sum. Sums of blocks are added up by a second launch, whose x they are.
  * `turn_rows`: y [N, M], dense and of type real, = x [M, N]. A work-item owns LANES columns of a.block rows.
  * Key: REAL; LANES; STAGED 1: storage may be of any type, 0: all of it is real; WG. No local memory, no barriers. */
 #if WG > 1
@@ -10,6 +10,7 @@
 #else
 #define SUMS 8
 #endif
+#define PART 64
 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void sums(__global const void *x, __global void *y, const cla_sums_args a) {
@@ -21,14 +22,20 @@ void sums(__global const void *x, __global void *y, const cla_sums_args a) {
         const int vectors = min(SUMS, (end - i0 + WG * LANES - 1) / (WG * LANES));
         vec sum[SUMS];
         EACH(j, SUMS) sum[j] = (vec)(R(0.0));
-        for (long row = row0; row < row1; row++) {
-            int at[CLA_MOST_AXES];
-            find_row(row, at, &a.axes);
-            const long x_at = start_of(&a.x, at, &a.axes);
-            for (int j = 0; j < vectors; j++) {
-                const int i = i0 + j * WG * LANES;
-                sum[j] += take(x, &a.x, x_at, i, PART_COUNT(i, end), &a.axes);
+        for (long part = row0; part < row1; part += PART) {
+            const long stop = min(part + PART, row1);
+            vec of_part[SUMS];
+            EACH(j, SUMS) of_part[j] = (vec)(R(0.0));
+            for (long row = part; row < stop; row++) {
+                int at[CLA_MOST_AXES];
+                find_row(row, at, &a.axes);
+                const long x_at = start_of(&a.x, at, &a.axes);
+                for (int j = 0; j < vectors; j++) {
+                    const int i = i0 + j * WG * LANES;
+                    of_part[j] += take(x, &a.x, x_at, i, PART_COUNT(i, end), &a.axes);
+                }
             }
+            EACH(j, SUMS) sum[j] += of_part[j];
         }
         for (int j = 0; j < vectors; j++) {
             const int i = i0 + j * WG * LANES, count = PART_COUNT(i, end);

@@ -216,7 +216,7 @@ static clattn_status run(clattn_context *context, linear *a) {
         CLA_TRY(find_dx(context, a, &d_z));
     if (cla_present(&a->t[D_W]))
         CLA_TRY(find_dw(context, a, &d_z));
-    if (cla_present(&a->t[D_BIAS]))
+    if (cla_present(&a->t[D_BIAS]) && a->N > 0)
         CLA_TRY(find_dbias(context, a, &d_z));
 done:
     return status;

@@ -137,7 +137,7 @@ clattn_status cla_linear_gemv(clattn_context *context, const cla_linear *given) 
     cla_key_define(&key, "TOKENS", tokens);
     cla_linear_args args = cla_linear_args_of(&a);
     const int64_t columns = cla_ceil_div(a.N, lanes), cores = (int64_t)device->compute_units;
-    const int64_t work = cla_ceil_div(a.M, tokens) * a.N * a.K;
+    const int64_t work = cla_ceil_div(a.M, tokens) * a.N * (a.gated ? 2 : 1) * a.K;
     const int64_t wanted = cla_max(1, cla_min(PIECES_A_CORE * cores, work / PIECE));
     args.row_blocks = 1;
     args.rows = (cl_int)a.M;

@@ -102,6 +102,8 @@ static clattn_status make_scratch(clattn_context *context, norm *a) {
     const int64_t elements = clattn_tensor_elements(&a->t[X]);
     if (!cla_present(&a->t[D_WEIGHT]))
         goto done;
+    CLA_CHECK((uint64_t)elements <= SIZE_MAX / 8, CLATTN_E_LIMIT,
+              "norm_backward: scratch of %lld numbers for d_weight is more than memory can be", (long long)elements);
     CLA_TRY(clattn_buffer_create(context, (size_t)elements * clattn_dtype_size(a->dtype), &a->scratch));
     a->terms = clattn_tensor_buffer(a->scratch, a->dtype, a->t[X].rank, a->t[X].shape);
     cla_operand_to_host(context, (clattn_tensor *[]){&a->terms}, 1);
@@ -169,7 +171,7 @@ static clattn_status run(clattn_context *context, norm *a) {
     for (int i = D_WEIGHT; i <= D_BIAS; i++) {
         cla_sums sums = {
             .x = i == D_BIAS ? a->t[D_Y] : a->terms, .y = a->t[i], .add = a->accumulate, .dtype = a->dtype};
-        if (!cla_present(&sums.y))
+        if (!cla_present(&sums.y) || clattn_tensor_elements(&sums.y) == 0)
             continue;
         cla_walk_broadcast(&sums.y, a->t[X].rank, a->t[X].shape);
         CLA_TRY(cla_sums_run(context, &sums));

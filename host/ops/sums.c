@@ -155,6 +155,8 @@ clattn_status clattn_sum(clattn_context *context, const clattn_sum_args *args) {
               "y %s: does not broadcast from the right to x %s", cla_shape_text(&args->y, text, sizeof text),
               cla_shape_text(&args->x, other, sizeof other));
     CLA_TRY(cla_operand_sums(context, "sum", all, 2, &a.dtype));
+    if (clattn_tensor_elements(&a.y) == 0) /* its strides say nothing of what is summed */
+        goto done;
     cla_operand_to_host(context, all, 2);
     const cla_staged tensors[] = {{&a.x, CLA_IN}, {&a.y, a.add ? CLA_INOUT : CLA_OUT}};
     status = cla_staging_begin(context, tensors, 2, &staging);

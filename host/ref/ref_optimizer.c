@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ref/ref_optimizer.h"
 
+#include "base/mem.h"
 #include "ref/ref_rows.h"
 #include <math.h>
 
@@ -53,14 +54,26 @@ void cla_ref_step(const cla_step *a) {
     }
 }
 
+enum { PARTS = 256 };
+
 double cla_ref_squares(const clattn_tensor *x, int outer, int64_t rows, int64_t length) {
-    double sum = 0;
-    for (int64_t row = 0; row < rows; row++) {
-        const int64_t at = cla_ref_row(x, outer, row);
-        for (int64_t i = 0; i < length; i++) {
-            const double v = cla_ref_load(x, at, outer, i);
-            sum += v * v;
+    const int64_t count = rows * length, share = (count + PARTS - 1) / PARTS;
+    double sums[PARTS], all = 0;
+#pragma omp parallel for if (count > 4096)
+    for (int part = 0; part < PARTS; part++) {
+        const int64_t end = cla_min((part + 1) * share, count);
+        double sum = 0;
+        for (int64_t n = part * share, stop; n < end; n = stop) {
+            const int64_t row = n / length, start = row * length, at = cla_ref_row(x, outer, row);
+            stop = cla_min(end, start + length);
+            for (int64_t i = n - start; i < stop - start; i++) {
+                const double v = cla_ref_load(x, at, outer, i);
+                sum += v * v;
+            }
         }
+        sums[part] = sum;
     }
-    return sum;
+    for (int part = 0; part < PARTS; part++) /* in one order, whatever threads there are */
+        all += sums[part];
+    return all;
 }
