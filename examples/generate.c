@@ -43,11 +43,11 @@ static int32_t token_of(const clattn_gguf *file, const char *key) {
     return -1;
 }
 
-/* "504, 3575 282": numbers with spaces or commas between them. */
+/* "504, 3575 282", as the options were checked. */
 static bool parse_ids(const char *text, int32_t vocabulary, bpe_ids *ids) {
     for (char *end; *text; text = end) {
         const long id = strtol(text, &end, 10);
-        if (end == text || id < 0 || id >= vocabulary)
+        if (id >= vocabulary)
             return complain("--then: \"%.20s\" is no token from 0 to %d", text, vocabulary - 1);
         if (!bpe_push(ids, (int32_t)id))
             return false;
@@ -159,7 +159,7 @@ static void show(const generation *g, bpe_stream *stream, size_t step, const flo
     if (g->options->top > 0) {
         print_top(g, step, logits);
     } else if (g->options->ids) {
-        printf("%s%d", step ? " " : "ids: ", id);
+        printf(" %d", id);
     } else if (!is_end(g, id)) {
         const char *bytes = bpe_bytes(g->tokenizer, id, &length);
         bpe_stream_put(stream, bytes, length, stdout);
@@ -178,6 +178,8 @@ static bool generate(generation *g) {
     g->ids.count = g->prompt;
     g->model.length = 0;
     g->random = g->options->seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    if (g->options->ids && g->options->top == 0 && !g->quiet)
+        printf("ids:");
     for (size_t step = 0; step < g->most; step++) {
         float *logits = g->logits + (g->kept > 1 ? step * (size_t)vocabulary : 0);
         const int64_t done_before = g->model.length, count = (int64_t)g->ids.count;

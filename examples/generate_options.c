@@ -65,6 +65,22 @@ static bool parse_storage(const char *text, llama_storage *storage) {
     return complain("--weights: \"%s\" is none of stored, f32, f16", text);
 }
 
+/* Whole numbers with a comma, spaces or both between them. */
+static bool are_ids(const char *text) {
+    const char *at = text;
+    for (bool more = true; more;) {
+        at += strspn(at, " ");
+        const size_t digits = strspn(at, "0123456789");
+        if (digits == 0)
+            return complain("--then: \"%.60s\" is no list of tokens, such as \"7042, 30\"", text);
+        at += digits;
+        at += strspn(at, " ");
+        more = *at != '\0';
+        at += *at == ',';
+    }
+    return true;
+}
+
 /* argv[*i], with the word behind it where it takes one. */
 static bool take(const option *list, size_t count, int argc, char **argv, int *i) {
     const option *o = NULL;
@@ -117,6 +133,8 @@ int generate_options_parse(int argc, char **argv, generate_options *out) {
         return help ? 0 : 1;
     }
     out->seed = seed;
+    if (out->then && !are_ids(out->then))
+        return 1;
     if (!parse_storage(weights, &out->storage))
         return 1;
     if (!out->model || !out->prompt == !out->prompt_file)

@@ -13,7 +13,7 @@
 static const char usage[] = "usage: translate_molecules -m FOLDER [-s SMILES | -f FILE] [OPTION...]\n"
                             "  -m FOLDER   the model: vocab.txt, model.safetensors (tools/fetch_models.sh)\n"
                             "  -s SMILES   a molecule\n"
-                            "  -f FILE     a molecule a line; without both: the standard input\n"
+                            "  -f FILE     a molecule a line; without -s and -f: the standard input\n"
                             "  --ids       prints token ids in place of molecules\n"
                             "  --device D  opencl, cpu, ... (clattn devices); without: the best there is\n"
                             "  --dump X.safetensors   writes memory and logits of each molecule: 0/memory [N, E], "
@@ -51,6 +51,8 @@ static bool take_options(int argc, char **argv, options *o) {
         else
             *named[k].text = argv[++i];
     }
+    if (!o->help && o->smiles && o->file)
+        return complain("-s and -f: give one");
     return o->help || o->model || complain("-m FOLDER is missing; --help tells the options");
 }
 

@@ -49,6 +49,7 @@ check "the ids of weights as stored" agrees 1 1e-3 -n 48
 check "the text of prompt 0" sh -c "'$program' -m '$model' -f prompt0 -n 48 --greedy |
     grep -q '^The answer is: 2018-01-22 12:12:53.\$'"
 check "ids as numbers" sh -c "'$program' -m '$model' -f prompt0 -n 3 --ids | tail -n 1 | grep -q '^ids: 7042 30 198\$'"
+check "no ids" sh -c "'$program' -m '$model' -f prompt0 -n 0 --ids | tail -n 1 | grep -q '^ids:\$'"
 check "done twice, shown once" sh -c "'$program' -m '$model' -f prompt0 -n 3 --ids --repeat 2 >twice &&
     [ \$(wc -l <twice) -eq 2 ] && grep -q '^ids: 7042 30 198\$' twice"
 check "the largest logits" sh -c "'$program' -m '$model' -f prompt0 -n 1 --top 2 | grep -q '^0: 7042 17.371[0-9]* 260 14.888'"
@@ -84,6 +85,10 @@ check "no such device" refuses 'nowhere' -m "$model" -p x --device nowhere
 check "no such weights" refuses 'none of stored' -m "$model" -p x --weights q9
 check "no such option" refuses 'fast' -m "$model" -p x --fast
 check "no number" refuses 'no such number' -m "$model" -p x -n many
+for ids in '' ' ' '1,,2' '1,' ',1' '1;2' '1 -2'; do
+    check "no ids: \"$ids\"" refuses 'no list of tokens' -m none.gguf -p x --then "$ids"
+done
+check "an id beyond the vocabulary" refuses '"99999999999999999999" is no token' -m "$model" -p x --then 99999999999999999999
 check "no model" refuses 'needs -m' -p x
 
 finish

@@ -44,6 +44,7 @@ check "another vocabulary" refuses 'needs \[50, 256\]' -m cut -s C --device cpu
 check "a molecule that is too long" refuses 'more than 100 tokens' -m "$model" -s "$(printf 'C%.0s' $(seq 101))" --device cpu
 check "no UTF-8" refuses 'not UTF-8: its byte 2' -m "$model" -s "$(printf 'C\377')" --device cpu
 check "no such folder" refuses 'none/vocab.txt' -m none -s C
+check "a molecule and a file" refuses '-s and -f: give one' -m none -s C -f smiles.txt
 check "no such option" refuses 'no option' -m "$model" --fast 1
 
 finish
