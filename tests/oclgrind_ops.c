@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiny problems of the operations beside attention and linear layers, by a device and by plain loops. Rows are longer
- * than the vectors of a work-group's turn, and cut; tensors lie in buffers, since Oclgrind takes host arrays that are
- * used in place for uninitialised. */
+/* Tiny problems of the operations beside attention and linear layers, with their gradients, by a device and by plain
+ * loops. Rows are longer than the vectors of a work-group's turn, and cut; tensors lie in buffers, since Oclgrind takes
+ * host arrays that are used in place for uninitialised. */
 #include "oclgrind_ops.h"
 
+#include "ops/sums.h"
 #include "oracle.h"
+#include "runtime/buffer.h"
 #include "runtime/state.h"
 #include <clattn/clattn.h>
 #include <math.h>
@@ -81,6 +83,83 @@ static clattn_status append(clattn_context *context, const clattn_tensor *t) {
     return clattn_cache_append(context, &args);
 }
 
+/* ---- gradients, the loss and optimizers ---- */
+
+static clattn_status norm_backward(clattn_context *context, const clattn_tensor *t) {
+    const clattn_norm_backward_args args = {.x = t[0],
+                                            .residual = t[1],
+                                            .weight = t[2],
+                                            .d_y = t[3],
+                                            .d_sum = t[4],
+                                            .d_x = t[5],
+                                            .d_weight = t[6],
+                                            .d_bias = t[7]};
+    return clattn_norm_backward(context, &args);
+}
+
+static clattn_status rms_backward(clattn_context *context, const clattn_tensor *t) {
+    const clattn_norm_backward_args args = {
+        .kind = CLATTN_NORM_RMS, .x = t[0], .weight = t[1], .d_y = t[2], .d_x = t[3], .d_weight = t[4]};
+    return clattn_norm_backward(context, &args);
+}
+
+static clattn_status softmax_backward(clattn_context *context, const clattn_tensor *t) {
+    return clattn_softmax_backward(context, &(clattn_softmax_backward_args){.y = t[0], .d_y = t[1], .d_x = t[2]});
+}
+
+static clattn_status cross_entropy(clattn_context *context, const clattn_tensor *t) {
+    const clattn_cross_entropy_args args = {.logits = t[0],
+                                            .targets = t[1],
+                                            .loss = t[2],
+                                            .row_losses = t[3],
+                                            .d_logits = t[4],
+                                            .has_ignore = true,
+                                            .ignore = 3,
+                                            .smoothing = 0.1};
+    return clattn_cross_entropy(context, &args);
+}
+
+static clattn_status gate_backward(clattn_context *context, const clattn_tensor *t) {
+    const clattn_activate_backward_args args = {
+        .x = t[0], .up = t[1], .d_y = t[2], .d_x = t[3], .d_up = t[4], .activation = CLATTN_ACTIVATION_GELU};
+    return clattn_activate_backward(context, &args);
+}
+
+static clattn_status sum(clattn_context *context, const clattn_tensor *t) {
+    return clattn_sum(context, &(clattn_sum_args){.x = t[0], .y = t[1], .accumulate = true});
+}
+
+static clattn_status embed_backward(clattn_context *context, const clattn_tensor *t) {
+    return clattn_embed_backward(context, &(clattn_embed_backward_args){.ids = t[0], .d_y = t[1], .d_table = t[2]});
+}
+
+static clattn_status adam(clattn_context *context, const clattn_tensor *t) {
+    const clattn_adam_args args = {
+        .gradient = t[0], .gradient_factor = t[1], .parameter = t[2], .moment1 = t[3], .moment2 = t[4], .step = 2};
+    return clattn_adam_step(context, &args);
+}
+
+static clattn_status sgd(clattn_context *context, const clattn_tensor *t) {
+    const clattn_sgd_args args = {
+        .gradient = t[0], .parameter = t[1], .velocity = t[2], .momentum = 0.9, .nesterov = true, .step = 2};
+    return clattn_sgd_step(context, &args);
+}
+
+static clattn_status gradient_norm(clattn_context *context, const clattn_tensor *t) {
+    return clattn_gradient_norm(
+        context,
+        &(clattn_gradient_norm_args){.gradients = t, .count = 2, .max_norm = 0.5, .norm = t[2], .factor = t[3]});
+}
+
+/* A step of a linear layer's gradients; the products around it are those of oclgrind_run.c. */
+static clattn_status turn(clattn_context *context, const clattn_tensor *t) {
+    for (int64_t i = 0; cla_context_is_cpu(context) && i < clattn_tensor_elements(&t[0]); i++) {
+        const int64_t row = i / t[0].shape[1], column = i % t[0].shape[1];
+        ((float *)t[1].host)[column * t[0].shape[0] + row] = ((const float *)t[0].host)[i];
+    }
+    return cla_context_is_cpu(context) ? CLATTN_OK : cla_turn_rows(context, &t[0], &t[1]);
+}
+
 #define F32 CLATTN_F32
 #define F16 CLATTN_F16
 #define BF16 CLATTN_BF16
@@ -130,6 +209,43 @@ static const problem problems[] = {
       {CLATTN_Q8_0, 4, {2, 1, 6, 32}},
       {CLATTN_Q4_0, 4, {2, 1, 6, 64}}},
      .outputs = 0xc},
+    {"LayerNorm backward",
+     norm_backward,
+     {{F32, 2, {3, 150}},
+      {F32, 2, {3, 150}},
+      {F32, 1, {150}},
+      {F32, 2, {3, 150}},
+      {F32, 2, {3, 150}},
+      {F32, 2, {3, 150}},
+      {F32, 1, {150}},
+      {F32, 1, {150}}},
+     .outputs = 0xe0},
+    {"RMSNorm backward of mixed types",
+     rms_backward,
+     {{F16, 2, {70, 9}}, {BF16, 1, {9}}, {F32, 2, {70, 9}}, {F32, 2, {70, 9}}, {F32, 1, {9}}},
+     .outputs = 0x18,
+     .turned = 8},
+    {"softmax backward", softmax_backward, {{F32, 2, {3, 150}}, {F32, 2, {3, 150}}, {F32, 2, {3, 150}}}, .outputs = 4},
+    {"cross-entropy",
+     cross_entropy,
+     {{F32, 2, {5, 71}}, {CLATTN_I64, 1, {5}}, {F32, 1, {1}}, {F32, 1, {5}}, {F32, 2, {5, 71}}},
+     .outputs = 0x1c},
+    {"gate backward",
+     gate_backward,
+     {{F32, 2, {3, 71}}, {F32, 2, {3, 71}}, {F32, 2, {3, 71}}, {F32, 2, {3, 71}}, {F32, 2, {3, 71}}},
+     .outputs = 0x18},
+    {"sum", sum, {{F32, 2, {150, 7}}, {F32, 1, {7}}}, .outputs = 2},
+    {"embed backward", embed_backward, {{CLATTN_I32, 1, {9}}, {F32, 2, {9, 100}}, {F32, 2, {7, 100}}}, .outputs = 4},
+    {"Adam",
+     adam,
+     {{F32, 2, {3, 71}}, {F32, 1, {1}}, {F32, 2, {3, 71}}, {F32, 2, {3, 71}}, {F32, 2, {3, 71}}},
+     .outputs = 0x1c},
+    {"SGD", sgd, {{F16, 2, {3, 71}}, {F32, 2, {3, 71}}, {F32, 2, {3, 71}}}, .outputs = 6, .turned = 1},
+    {"norm of gradients",
+     gradient_norm,
+     {{F32, 2, {3, 150}}, {F16, 3, {7, 2, 5}}, {F32, 1, {1}}, {F32, 1, {1}}},
+     .outputs = 0xc},
+    {"turned rows", turn, {{F32, 2, {70, 9}}, {F32, 2, {9, 70}}}, .outputs = 2},
 };
 
 /* ---- one of them ---- */
