@@ -31,6 +31,19 @@ static size_t list_problems(char list[PROBLEMS][TEXT]) {
     return n;
 }
 
+/* What a device cannot do is counted, and no error. */
+static clattn_status count_call(clattn_status status, const char *text, cla_build_report *report) {
+    report->problems++;
+    if (status == CLATTN_OK)
+        return status;
+    if (status == CLATTN_E_UNSUPPORTED || status == CLATTN_E_LIMIT) {
+        report->refused++;
+        return CLATTN_OK;
+    }
+    snprintf(report->error, sizeof report->error, "%.90s: %.200s", text, clattn_last_error());
+    return status;
+}
+
 static clattn_status run_problem(clattn_context *context, const char *text, cla_build_report *report) {
     cla_problem_text problem;
     cla_problem_data data = {0};
@@ -43,20 +56,13 @@ static clattn_status run_problem(clattn_context *context, const char *text, cla_
     if (status == CLATTN_OK)
         status = clattn_attention(context, &data.args);
     cla_problem_data_free(&data);
-    report->problems++;
-    if (status != CLATTN_OK)
-        snprintf(report->error, sizeof report->error, "%.90s: %.200s", text, clattn_last_error());
-    if (status != CLATTN_E_UNSUPPORTED && status != CLATTN_E_LIMIT)
-        return status;
-    report->refused++;
-    report->error[0] = '\0';
-    return CLATTN_OK;
+    return count_call(status, text, report);
 }
 
 bool cla_devices_build(const clattn_device_info *device, cla_build_report *report) {
     char list[PROBLEMS][TEXT];
     const double start = cla_seconds();
-    const size_t count = list_problems(list);
+    const size_t problems = list_problems(list), count = problems + cla_devices_build_ops();
     clattn_context *context = NULL;
     *report = (cla_build_report){0};
     clattn_status status = clattn_context_create(device->spec, NULL, &context);
@@ -64,7 +70,8 @@ bool cla_devices_build(const clattn_device_info *device, cla_build_report *repor
         snprintf(report->error, sizeof report->error, "%s", clattn_last_error());
     cla_progress progress = cla_progress_begin("building kernels");
     for (size_t i = 0; i < count && status == CLATTN_OK; i++) {
-        status = run_problem(context, list[i], report);
+        status = i < problems ? run_problem(context, list[i], report)
+                              : count_call(cla_devices_build_op(context, i - problems), "operations", report);
         cla_progress_step(&progress, (int64_t)i + 1, (int64_t)count);
     }
     cla_progress_end(&progress);

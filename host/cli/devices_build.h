@@ -16,4 +16,8 @@ typedef struct cla_build_report {
 /* Runs a small call of each kind. Shows its progress on a terminal. false: report->error says why. */
 bool cla_devices_build(const clattn_device_info *device, cla_build_report *report);
 
+/* devices_build_ops.c: calls beside attention, by number. */
+size_t cla_devices_build_ops(void);
+clattn_status cla_devices_build_op(clattn_context *context, size_t index);
+
 #endif

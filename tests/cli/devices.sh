@@ -17,6 +17,11 @@ fi
 
 run 0 "build" --device opencl --build
 says "build: what was compiled" "kernels  *[1-9][0-9]* programs compiled, [0-9]* already there, in .*kept in $work/cache"
+kernels="rows.cl pointwise.cl tokens.cl cache.cl attention_"
+grep -q '(CPU)' "$work/out" && kernels="$kernels linear.cl gemv.cl"
+for kernel in $kernels; do
+    holds "build: of $kernel" sh -c "find '$work/cache' -name '*.clprog' -exec grep -la '$kernel' {} + | grep -q ."
+done
 filled=$(entries)
 holds "build: fills the folder" [ "$filled" -gt 3 ]
 run 0 "build again" --device opencl --build
