@@ -144,6 +144,49 @@ typedef struct cla_softmax_args {
     cl_int has_state, pad;
 } cla_softmax_args;
 
+/* Dropout over such a buffer of weights, dense [B, H, N, M]; see softmax.cl. */
+typedef struct cla_drop_args {
+    cl_long x_0, key, kept_bits;
+    cl_int b0, h0, i0; /* first batch, head and query of the chunk */
+    cl_int B, H, N, M;
+    cl_int quads; /* fours of keys of a row */
+    cl_int bound; /* unsigned: a weight is dropped where its number is below */
+    cl_float kept;
+} cla_drop_args;
+
+/* Gradients of scores, a chunk of rows [B, H, N] at a time; see scores_backward.cl. */
+typedef struct cla_scores_args {
+    cl_long s_0, g_0; /* products Q K^T and dO V^T, dense rows of M */
+    cl_long row_0;    /* numbers of each row */
+    cla_mask_args mask;
+    cl_long scale_bits;
+    cl_int b0, h0, i0; /* first batch, head and query of the chunk */
+    cl_int B, H, N, M;
+    cl_int by_scores; /* there is g */
+    cl_float scale;
+    cl_int pad;
+} cla_scores_args;
+#define CLA_ROW_NUMBERS 4
+
+/* What is summed over pairs or rows of the chunk, and added to y; strides of axes that it is summed over are 0. */
+typedef struct cla_scores_sum_args {
+    cl_long y_b, y_h, y_i, y_j, y_0;
+    cl_int batches, heads, rows, columns; /* of y, in the chunk; 1 where it is summed */
+    cl_int of_sinks, pad;
+} cla_scores_sum_args;
+
+/* What a product lacks: terms whose rows x are not finite; see scores_backward.cl. */
+typedef struct cla_special_args {
+    cl_long x_b, x_h, x_i, x_0; /* rows that were cleaned, inner index of the product */
+    cl_long y_b, y_h, y_i, y_0; /* the product's result */
+    cl_long c_0, w_0;           /* coefficients and weights of the chunk, so many of each head of queries: */
+    cl_long pairs, c_x, c_y;    /* and from row to row of x, and of y */
+    cl_long flag_0;
+    cl_int B, H, N, columns; /* y: batches, heads, rows */
+    cl_int X, blocks;        /* rows of a head of x; blocks of KEYS of them, one flag each */
+    cl_int share, members;   /* heads of queries that share a head of x; that are added to one of y */
+} cla_special_args;
+
 /* Weights of chosen rows and what is made of them, from Q and K again; see weights.cl. */
 typedef struct cla_weights_args {
     cl_long q_b, q_h, q_i, q_0;

@@ -4,7 +4,7 @@
  * together by a tree of shuffles; softmax is online over tiles of TK keys; K and V are read once for all rows.
  * With one split it writes O; else it leaves (O, m, l) in scratch, which merge_splits joins in order.
  * Key: REAL; LANES; ACC 8 16: vectors of sums that stay in registers; STAGED 1; STORAGE: type of K
- * and V, -1: any; MASKS: bit 0 interval, bit 1 score masks; MOST, CAP: rows, and numbers of Q and of O, that it holds.
+ * and V, -1: any; MASKS: bit 0 interval, bit 1 score masks; DROPOUT; MOST, CAP: rows, and numbers of Q and of O, that it holds.
  * Private memory: 2 CAP + MOST TK + 4 LANES^2 + ... numbers. No local memory, no barriers.
  * A row's bits depend on its own keys and the splits alone: tiles start at multiples of TK, and rows share loads only. */
 #define TK 64
@@ -184,6 +184,19 @@ INLINE int soften_row(real *P, real *o, const work *w, real *m, vec *l, real mos
     return any(excluded);
 }
 
+#if DROPOUT
+/* Drops weights of query i of head h in the tile of keys n ..., and multiplies others; an excluded one stays so. */
+INLINE void drop_row(real *P, const cla_attention_args *a, int b, int h, int i, int n, int g0, int g1) {
+    for (int g = g0 / 4 * 4; g < g1; g += 4) {
+        vec z[4];
+        kept_keys(z, a, n + g * LANES, i, h, b);
+        EACH(c, 4)
+            if (g + c >= g0 && g + c < g1)
+                STORE(LOAD(g + c, P) * z[c], g + c, P);
+    }
+}
+#endif
+
 /* `vectors` vectors of sums of `count` rows (both constants), in registers over the keys j0 .. bn. `tail`: the last one. */
 INLINE void value_block(real *o, const real *P, const work *w, const int count, const int vectors, const int tail, int e,
                         const long *at, int j0, int bn, int ahead) {
@@ -261,7 +274,7 @@ INLINE void select_values(real *o, const real *P, const work *w, const long *at,
 }
 
 /* Rows [first, end) of keys against all rows of queries. Returns in how many blocks. */
-INLINE int attend(real *o, real *m, vec *l, const work *w, const cla_masks *masks, int h0) {
+INLINE int attend(real *o, real *m, vec *l, const work *w, const cla_masks *masks, const cla_attention_args *a, int h0) {
     real q[CAP] __attribute__((aligned(64)));
     real P[MOST * TK] __attribute__((aligned(64)));
     long k_at[TK + AHEAD], v_at[TK + AHEAD];
@@ -281,6 +294,9 @@ INLINE int attend(real *o, real *m, vec *l, const work *w, const cla_masks *mask
         for (int r = 0; r < w->rows; r++) {
             const real most = mask_row(P + r * TK, w, masks, h0, r, n, g0, g1);
             excluded |= soften_row(P + r * TK, o + r * w->stride, w, &m[r], &l[r], most, g0, g1);
+#if DROPOUT
+            drop_row(P + r * TK, a, w->b, h0 + w->h[r], w->i[r], n, g0, g1);
+#endif
         }
         if (excluded && scan_values(w, v_at, j0, bn))
             select_values(o, P, w, v_at, j0, bn);
@@ -411,7 +427,7 @@ void attention_split(__global const void *Q, __global const void *K, __global co
     for (int e = 0; e < w.rows * w.stride; e += LANES)
         STORE((vec)(R(0.0)), 0, o + e);
     find_ranges(&w, &m, (int)min(from, (long)a.M), (int)min(from + a.split_keys, (long)a.M));
-    const int blocks = attend(o, top, l, &w, &m, h0);
+    const int blocks = attend(o, top, l, &w, &m, &a, h0);
     if (a.has_counts) {
         const long keys = min(a.ragged ? (long)spans[b].keys : (long)a.M, from + a.split_keys) - from;
         cla_count_blocks(counts, blocks, max(0, (int)((keys + TK - 1) / TK) - blocks));

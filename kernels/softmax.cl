@@ -1,39 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `materialised` does around its two matrix products, a chunk of rows at a time. Scratch holds the chunk's scores
- * [B, H, N, M], dense, which become weights in place; an excluded key's weight is -0.0, which no kept key has.
- * Key: REAL, WG, KEYS (keys of a block of values), MASKS 1: intervals, 2: scores, 3: both; HINT: attributes.
+/* What `materialised` does around its matrix products, a chunk of rows at a time. Scratch holds the chunk's scores
+ * [B, H, N, M], dense, which become weights in place (scores.clh). Before: scores.clh, philox.clh.
+ * Key: REAL, WG, KEYS (keys of a block of values), MASKS (scores.clh); HINT: attributes.
  *   softmax_rows     a work-group owns a row; WG reals of local memory
+ *   softmax_drop     a work-item owns four keys of a row; no local memory, no barriers
  *   softmax_values   a work-group owns KEYS keys of a head's values; WG reals of local memory
  *   softmax_outputs  a work-item owns an element of O; no local memory, no barriers
  * Every work-item reaches every barrier. */
-#define INTERVAL (MASKS & 1)
-#define SCORE (MASKS & 2)
-#define SHORT_SUM 64 /* sums of so many first */
-
-#if REAL == 64
-#define EXP(x) exp(x)
-#define EXCLUDED(w) (as_long(w) == (long)(1UL << 63))
-#else
-#define EXP(x) exp_within_an_ulp(x)
-#define EXCLUDED(w) (as_int(w) == (int)(1U << 31))
-
-/* exp(x) for x <= 0, within 1.5e-7, the same on every device: 2^n exp(r), r in ln 2 [-.5, .5], Chebyshev's polynomial.
- * 0 at -inf, NaN at NaN. */
-static inline float exp_within_an_ulp(float x) {
-    const float y = x < -104.5f ? 0.0f : x;
-    const float sum = y * 1.44269504f + 12582912.0f, n = sum - 12582912.0f; /* n in the low bits of sum */
-    const float r = (y - n * 0.693359375f) - n * -2.12194440e-4f;
-    float p = 1.392625083e-3f;
-    p = p * r + 8.363232884e-3f;
-    p = p * r + 4.166655421e-2f;
-    p = p * r + 1.666657667e-1f;
-    p = p * r + 0.5f;
-    p = (p * r * r + r) + 1.0f;
-    const float power = as_float((as_uint(sum) << 23) + ((127U + 64U) << 23));
-    return x < -104.5f ? 0.0f : p * power * 5.42101086e-20f;
-}
-#endif
-
 HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void softmax_rows(__global real *scratch, __global real *weights, __global real *lse, __global real *state,
                   __global const cla_span *spans, __global const uchar *keep, __global const uchar *drop, __global const void *bias,
@@ -45,14 +18,9 @@ void softmax_rows(__global real *scratch, __global real *weights, __global real 
     const long head = row / a.N; /* remainders by hand: Oclgrind does not know what LLVM makes of / and % together */
     const int i = (int)(row - head * a.N), b = (int)(head / a.H), h = (int)(head - (long)b * a.H);
     __global real *s = scratch + a.s_0 + b * a.s_b + h * a.s_h + i * a.s_i;
-#if MASKS
     const cla_masks masks = {&a.mask, spans, keep, drop, bias, slopes, q_segments, k_segments};
-#endif
     const real sink = a.mask.has_sinks ? sinks[a.mask.sinks_0 + a.h0 + h] : -INFINITY;
-    int2 seen = (int2)(0, a.M);
-#if INTERVAL
-    seen = cla_keys_of(&masks, a.b0 + b, a.i0 + i);
-#endif
+    const int2 seen = keys_seen(&masks, a.b0 + b, a.i0 + i, a.M);
     real m = -INFINITY, l = R(0.0);
     __global real *w = weights + a.w_0 + (a.b0 + b) * a.w_b + (a.h0 + h) * a.w_h + (a.i0 + i) * a.w_i;
     const int form = a.has_weights ? a.form : CLA_FORM_SOFTMAX;
@@ -62,11 +30,7 @@ void softmax_rows(__global real *scratch, __global real *weights, __global real 
             const int known = !a.paged || j < spans[a.b0 + b].keys;
             w[j * a.w_j] = !known ? -INFINITY : form == CLA_FORM_CAPPED ? cla_cap(&a.mask, x) : x;
         }
-#if SCORE
-        const real add = cla_added_to(&masks, a.b0 + b, a.h0 + h, a.i0 + i, j);
-        x = add == -INFINITY ? add : cla_cap(&a.mask, x) + add;
-#endif
-        x = j < seen.x || j >= seen.y ? -INFINITY : x;
+        x = masked_score(&masks, x, a.b0 + b, a.h0 + h, a.i0 + i, j, seen);
         s[j] = x;
         if (form == CLA_FORM_MASKED)
             w[j * a.w_j] = x;
@@ -106,6 +70,25 @@ void softmax_rows(__global real *scratch, __global real *weights, __global real 
             w[j * a.w_j] = EXCLUDED(e) ? R(0.0) : e / l;
         }
     }
+}
+
+/* x[b,h,i,j] *= 0 where dropout drops the weight, else 1 / (1 - p): weights before the product with V, or gradients by
+ * them. An excluded weight stays one. */
+HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+void softmax_drop(__global real *scratch, const cla_drop_args a) {
+    const long n = get_global_id(0), row = n / a.quads, head = row / a.N;
+    const int quad = (int)(n - row * a.quads), i = (int)(row - head * a.N), b = (int)(head / a.H);
+    const int h = (int)(head - (long)b * a.H);
+    if (row >= (long)a.B * a.H * a.N)
+        return;
+    const uint4 counter = (uint4)((uint)quad, (uint)(a.i0 + i), (uint)(a.h0 + h), (uint)(a.b0 + b));
+    const uint4 found = cla_philox(counter, (uint2)((uint)a.key, (uint)((ulong)a.key >> 32)));
+    const uint words[4] = {found.x, found.y, found.z, found.w};
+    const real kept = OF_BITS(a.kept_bits, a.kept);
+    __global real *x = scratch + a.x_0 + row * a.M + 4 * (long)quad;
+    for (int c = 0; c < 4; c++)
+        if (4 * quad + c < a.M)
+            x[c] *= words[c] < (uint)a.bound ? R(0.0) : kept;
 }
 
 /* y = v where it is finite, else 0, so that a weight of 0 times it is 0. A flag for each block says whether there was

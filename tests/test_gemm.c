@@ -74,7 +74,7 @@ static void check(bench *t, cla_gemm g) {
     const double unit = t->size == 4 ? 0x1p-24 : 0x1p-53;
     int64_t n[CLA_GEMM_AXES];
     for (int i = 0; i < FLOATS; i++) {
-        expected[i] = NAN; /* C is not read */
+        expected[i] = g.add ? t->y[i] : NAN; /* or C is not read */
         bound[i] = 0;
     }
     clattn_buffer_destroy(t->c);
@@ -98,8 +98,8 @@ static void check(bench *t, cla_gemm g) {
                     size += fabs(p);
                 }
                 const int64_t to = g.c.offset + c + row * g.c.ld + column;
-                expected[to] = sum;
-                bound[to] = 4 * (double)g.k * unit * size;
+                bound[to] = 4 * (double)(g.k + g.add) * unit * (size + (g.add ? fabs(expected[to]) : 0));
+                expected[to] = g.add ? expected[to] + sum : sum;
             }
     }
     SUCCEEDS(clattn_buffer_download(t->c, 0, t->size == 4 ? (void *)narrow : (void *)got, FLOATS * t->size));
@@ -148,6 +148,16 @@ static void check_all(clattn_dtype dtype) {
         {.m = 3, .n = 5, .k = 6, .a = {.ld = 6}, .b = {.ld = 5}, .c = {.ld = 5}, .axes = {{0}, {4, 0, 30, 15}, {0}}},
         {.m = 1, .n = 9, .k = 6, .a = {.ld = 6}, .b = {.ld = 9}, .c = {.ld = 9}, .axes = {{4, 10, 0, 12}}},
         {.m = 1, .n = 9, .k = 6, .a = {.ld = 6}, .b = {.ld = 9}, .c = {.ld = 9}, .axes = {{4, 3, 0, 12}}},
+        /* added to what is there */
+        {.m = 20,
+         .n = 17,
+         .k = 9,
+         .a = {.ld = 20, .transposed = true},
+         .b = {.ld = 17},
+         .c = {.ld = 19, .offset = 5},
+         .axes = {{2, 180, 153, 400}},
+         .add = true},
+        {.m = 5, .n = 7, .k = 0, .a = {.ld = 3}, .b = {.ld = 7}, .c = {.ld = 7}, .add = true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         check(t, cases[i]);

@@ -140,7 +140,8 @@ static void run_rows(clattn_context *context, const rows_case *t, rows_data *d) 
     clattn_buffer *spans = upload(context, d->spans, sizeof d->spans);
     clattn_buffer *keep = upload(context, d->keep, (size_t)(t->N * t->M));
     clattn_buffer *bias = upload_reals(context, d->bias, t->N * t->M, t->f64);
-    SUCCEEDS(cla_softmax_create(context, t->f64 ? CLATTN_F64 : CLATTN_F32, masks, t->M, &softmax));
+    const cla_softmax_key key = {.dtype = t->f64 ? CLATTN_F64 : CLATTN_F32, .masks = masks, .keys = t->M};
+    SUCCEEDS(cla_softmax_create(context, &key, &softmax));
     const cla_softmax_buffers buffers = {.scratch = scratch,
                                          .spans = spans,
                                          .keep = t->tensor ? keep : NULL,
@@ -258,8 +259,8 @@ static void check_values(clattn_context *context, int M) {
     clattn_buffer *ob = upload(context, o, (size_t)rows * COLUMNS * sizeof *o);
     const cla_softmax_buffers buffers = {.scratch = xb, .v = vb, .o = ob};
     const cla_values_args a = {M * HK * WIDE, WIDE, HK * WIDE, FIRST, 0, flag_0, HK, M, COLUMNS, blocks};
-    SUCCEEDS(cla_softmax_create(context, CLATTN_F32, 0, M, &softmax));
-    SUCCEEDS(cla_softmax_values(context, &softmax, &buffers, &a, B * HK));
+    SUCCEEDS(cla_softmax_create(context, &(cla_softmax_key){.keys = M}, &softmax));
+    SUCCEEDS(cla_softmax_values(context, &softmax, vb, xb, &a, B * HK));
     SUCCEEDS(clattn_buffer_download(xb, 0, got, (size_t)all * sizeof *got));
     for (int i = 0; i < clean; i++) {
         const float value = V(i / COLUMNS / M / HK, i / COLUMNS / M % HK, i / COLUMNS % M, i % COLUMNS);
@@ -339,10 +340,11 @@ Test(softmax, chunks_are_the_largest_that_fit) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const cla_chunks c = cla_chunks_choose(&p, cases[i].limit);
-        cr_expect(c.batches == cases[i].batches && c.heads == cases[i].heads && c.members == cases[i].members &&
-                      c.queries == cases[i].queries && c.columns == cases[i].columns,
-                  "limit %d: %d %d %d %d %d", (int)cases[i].limit, (int)c.batches, (int)c.heads, (int)c.members,
-                  (int)c.queries, (int)c.columns);
+        cr_expect(c.of.batches == cases[i].batches && c.of.heads == cases[i].heads &&
+                      c.of.members == cases[i].members && c.of.queries == cases[i].queries &&
+                      c.columns == cases[i].columns,
+                  "limit %d: %d %d %d %d %d", (int)cases[i].limit, (int)c.of.batches, (int)c.of.heads,
+                  (int)c.of.members, (int)c.of.queries, (int)c.columns);
         cr_expect(cla_chunks_bytes(&c) <= cases[i].limit || cases[i].limit < 1024 + 4 + 400 + 404);
     }
 }
@@ -359,8 +361,10 @@ Test(softmax, chunks_never_pass_their_limit) {
         const cla_chunks c = cla_chunks_choose(&p, limit);
         cr_assert(cla_chunks_bytes(&c) <= limit, "B %d H %d Hk %d N %d M %d Dv %d limit %ld: %ld", (int)p.B, (int)p.H,
                   (int)p.Hk, (int)p.N, (int)p.M, (int)p.Dv, (long)limit, (long)cla_chunks_bytes(&c));
-        cr_assert(c.batches >= 1 && c.heads >= 1 && c.members >= 1 && c.queries >= 1 && (p.Dv == 0 || c.columns >= 1));
-        cr_assert(c.batches <= p.B && c.heads <= p.Hk && c.members <= p.group && c.queries <= p.N && c.columns <= p.Dv);
+        cr_assert(c.of.batches >= 1 && c.of.heads >= 1 && c.of.members >= 1 && c.of.queries >= 1 &&
+                  (p.Dv == 0 || c.columns >= 1));
+        cr_assert(c.of.batches <= p.B && c.of.heads <= p.Hk && c.of.members <= p.group && c.of.queries <= p.N &&
+                  c.columns <= p.Dv);
     }
     const cla_problem huge = sized(1000000, 2000000, 1000, 2000000000, 2000000000, 2000000000);
     const cla_chunks c = cla_chunks_choose(&huge, (int64_t)1 << 40);

@@ -59,8 +59,8 @@ for masks in 0 1 2 3; do
         "attention_lanes.cl LANES=8 STAGED=1 JV=3 R1=4 RO=6 OV=2 BM=96 BN=64 DC=256 VC=256 DEEP=0 DROPOUT=1 MASKS=$masks"
         "attention_lanes.cl LANES=4 STAGED=0 JV=3 R1=4 RO=6 OV=2 BM=12 BN=64 DC=512 VC=512 DEEP=1 DROPOUT=0 MASKS=$masks"
         "attention_lanes.cl LANES=4 STAGED=1 JV=3 R1=4 RO=6 OV=2 BM=12 BN=64 DC=512 VC=512 DEEP=1 DROPOUT=1 MASKS=$masks"
-        "attention_split.cl LANES=16 ACC=16 STAGED=1 STORAGE=-1 MOST=16 CAP=8192 MASKS=$masks"
-        "attention_split.cl LANES=4 ACC=8 STAGED=1 STORAGE=2 MOST=16 CAP=8192 MASKS=$masks"
+        "attention_split.cl LANES=16 ACC=16 STAGED=1 STORAGE=-1 DROPOUT=1 MOST=16 CAP=8192 MASKS=$masks"
+        "attention_split.cl LANES=4 ACC=8 STAGED=1 STORAGE=2 DROPOUT=0 MOST=16 CAP=8192 MASKS=$masks"
         "attention_tiles.cl TR=16 TC=16 NR=4 NC=4 NV=1 DC=32 JC=16 SLICED=0 STAGED=1 ALIGNED4=0 PREFETCH=0 HINT= DROPOUT=1 MASKS=$masks"
         "attention_tiles.cl TR=8 TC=8 NR=2 NC=4 NV=2 DC=16 JC=8 SLICED=1 STAGED=0 ALIGNED4=1 PREFETCH=1 HINT= DROPOUT=0 MASKS=$masks"
         "attention_tiles.cl TR=8 TC=8 NR=2 NC=4 NV=2 DC=16 JC=8 SLICED=1 STAGED=0 ALIGNED4=2 PREFETCH=0 HINT= DROPOUT=0 MASKS=$masks"
@@ -91,7 +91,9 @@ helper_of() { # FILE: the .clh files before it, as the host's key names it
     attention_tiles.cl) echo tiles.clh philox.clh tiles_math.clh ;;
     attention_lanes.cl) echo lanes.clh lanes_dropout.clh lanes_tile.clh ;;
     attention_lanes_backward.cl | attention_lanes_bias.cl) echo lanes.clh lanes_dropout.clh lanes_backward.clh ;;
-    attention_split.cl | weights.cl) echo lanes.clh ;;
+    attention_split.cl) echo lanes.clh lanes_dropout.clh ;;
+    weights.cl) echo lanes.clh ;;
+    softmax.cl) echo scores.clh philox.clh ;;
     linear.cl | gemv.cl | linear_parts.cl) echo lanes.clh act.clh linear.clh ;;
     rows.cl | tokens.cl | sums.cl | rows_backward.cl | embed_backward.cl | optimizer.cl) echo lanes.clh axes.clh ;;
     random.cl) echo lanes.clh axes.clh philox.clh normal.h ;;

@@ -53,20 +53,26 @@ static bool suits(const cla_problem *p, const clattn_device_info *device, char *
     return false;
 }
 
-/* Storage of both K and V, which the kernel is compiled for; -1: it looks at run time. */
-static int storage_of(const cla_problem *p) { return p->k.dtype == p->v.dtype ? (int)p->k.dtype : -1; }
+/* Storage of both K and V, which the kernel is compiled for; -1: it looks at run time, and with dropout always, so that
+ * builds are few. */
+static int storage_of(const cla_problem *p) {
+    return p->k.dtype == p->v.dtype && !(p->dropout > 0) ? (int)p->k.dtype : -1;
+}
 
-/* Builds: 4 classes of masks x storage (7 types with f64, and any) = at most 32 a type of sums. */
+/* Builds: 4 classes of masks x storage (7 types with f64, and any, without and with dropout) = at most 36 a type of
+ * sums. */
 static cla_key key_for(const cla_problem *p, const clattn_device_info *device, const char *kernel) {
     const cla_vectors vectors = cla_vectors_for(device, p->dtype);
     cla_key key = cla_key_make("attention_split.cl", kernel);
     key.helper = "lanes.clh";
+    key.more_helpers[0] = "lanes_dropout.clh";
     cla_key_define(&key, "REAL", p->dtype == CLATTN_F64 ? 64 : 32);
     cla_key_define(&key, "LANES", vectors.lanes);
     cla_key_define(&key, "ACC", vectors.registers / 2);
     cla_key_define(&key, "STAGED", 1);
     cla_key_define(&key, "STORAGE", storage_of(p));
     cla_key_define(&key, "MASKS", (p->interval ? 1 : 0) | (p->score ? 2 : 0));
+    cla_key_define(&key, "DROPOUT", p->dropout > 0);
     cla_key_define(&key, "MOST", MOST);
     cla_key_define(&key, "CAP", CAP);
     return key;
@@ -215,6 +221,7 @@ const cla_algorithm cla_algo_fused_split = {.name = "fused_split",
                                             .unit_inner = true,
                                             .blocks = true,
                                             .pages = true,
+                                            .dropout = true,
                                             .variants = variants,
                                             .create = create,
                                             .execute = execute,

@@ -3,11 +3,9 @@
  * batches, heads and rows at a time. V goes through scratch without what is not finite, so that a weight of 0 times it
  * is 0; kept weights meet the rest in softmax_outputs (semantics.md, R2 and R3). */
 #include "attention/chunks.h"
-#include "attention/plan.h"
-#include "ops/copy.h"
+#include "attention/row_copies.h"
 #include "ops/gemm.h"
 #include "ops/softmax.h"
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,53 +19,16 @@ typedef struct {
     cla_softmax softmax;
     size_t scores_at, values_at, sums_at, flags_at; /* bytes in scratch */
     cla_kernel *copy;
-    struct {
-        bool active; /* rows lie in one another, which BLAS does not take */
-        size_t at;
-    } copies[COPIES];
+    cla_row_copy copies[COPIES];
     cla_softmax_buffers buffers; /* of the execution */
     clattn_tensor q, k;          /* as CLBlast gets them */
 } materialised;
 
-/* One chunk: queries [i0, i0 + n) of N, of the heads hk * group + [m0, m0 + nm), for nb batches and nk key heads, with
- * M keys. Rows start at q_row and k_row: one sequence of several, else 0. */
-typedef struct {
-    int64_t b0, nb, hk0, nk, m0, nm, i0, n;
-    int64_t N, M, q_row, k_row;
-} chunk;
-
-static bool reaches_too_far(const clattn_tensor *t, const char *name, char *reason, size_t reason_bytes) {
-    int64_t first, end;
-    if (cla_view_range(t, name, &first, &end) == CLATTN_OK && end <= INT_MAX)
-        return false;
-    snprintf(reason, reason_bytes, "CLBlast counts elements to %d, and %s reaches further", INT_MAX, name);
-    return true;
-}
-
-/* What of a tensor CLBlast will get: pack.c copies those of other types or last strides, without gaps. */
-static clattn_tensor as_multiplied(const cla_problem *p, const clattn_tensor *t, bool gathered) {
-    clattn_tensor r = *t;
-    int64_t elements = 1;
-    if (!gathered && t->dtype == p->dtype && (t->stride[3] == 1 || t->shape[3] <= 1))
-        return r;
-    r.dtype = p->dtype;
-    r.offset = 0;
-    if (gathered)
-        r.shape[0] = p->B, r.shape[2] = p->M;
-    for (int axis = 3; axis >= 0; axis--) {
-        const bool broadcast = !gathered && axis < 3 && t->stride[axis] == 0;
-        r.stride[axis] = broadcast ? 0 : elements;
-        if (!broadcast && !cla_mul(elements, r.shape[axis], &elements))
-            elements = INT64_MAX;
-    }
-    return r;
-}
-
 static bool applies(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
-    const clattn_tensor q = as_multiplied(p, &p->q, false), k = as_multiplied(p, &p->k, p->page_size > 0),
-                        o = as_multiplied(p, &p->o, false);
-    return cla_needs_opencl(p, device, reason, reason_bytes) && !reaches_too_far(&q, "q", reason, reason_bytes) &&
-           !reaches_too_far(&k, "k", reason, reason_bytes) && !reaches_too_far(&o, "o", reason, reason_bytes);
+    return cla_needs_opencl(p, device, reason, reason_bytes) &&
+           !cla_rows_reach_too_far(p, &p->q, "q", reason, reason_bytes) &&
+           !cla_rows_reach_too_far(p, &p->k, "k", reason, reason_bytes) &&
+           !cla_rows_reach_too_far(p, &p->o, "o", reason, reason_bytes);
 }
 
 static bool suits(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
@@ -76,35 +37,6 @@ static bool suits(const cla_problem *p, const clattn_device_info *device, char *
 }
 
 /* ---- creation ---- */
-
-/* Dense, but for axes that are shared. */
-static clattn_tensor dense(const clattn_tensor *t) {
-    clattn_tensor r = *t;
-    r.stride[3] = 1;
-    r.stride[2] = t->shape[3];
-    r.stride[1] = t->stride[1] == 0 ? 0 : t->shape[2] * t->shape[3];
-    r.stride[0] = t->stride[0] == 0 ? 0 : (t->stride[1] == 0 ? 1 : t->shape[1]) * t->shape[2] * t->shape[3];
-    return r;
-}
-
-static int64_t elements_of(const clattn_tensor *t) {
-    return (t->stride[0] == 0 ? 1 : t->shape[0]) * (t->stride[1] == 0 ? 1 : t->shape[1]) * t->shape[2] * t->shape[3];
-}
-
-static clattn_status ask_for_copy(clattn_plan *plan, materialised *a, int which, const clattn_tensor *t) {
-    clattn_status status = CLATTN_OK;
-    if (t->shape[2] <= 1 || t->stride[2] >= t->shape[3])
-        return CLATTN_OK;
-    const clattn_tensor d = dense(t);
-    if (!a->copy)
-        CLA_TRY(cla_copy_kernel(plan->context, plan->problem.dtype == CLATTN_F64, "copy_strided", &a->copy));
-    CLA_TRY(cla_plan_scratch(plan, elements_of(&d) * (int64_t)clattn_dtype_size(t->dtype),
-                             which == Q ? "a copy of q with rows apart" : "a copy of k with rows apart",
-                             &a->copies[which].at));
-    a->copies[which].active = true;
-done:
-    return status;
-}
 
 static clattn_status ask_for_chunk(clattn_plan *plan, materialised *a) {
     clattn_status status = CLATTN_OK;
@@ -116,7 +48,7 @@ static clattn_status ask_for_chunk(clattn_plan *plan, materialised *a) {
         *c = cla_chunks_choose(&plan->problem, left);
     char what[120];
     snprintf(what, sizeof what, "%lld rows of %lld scores and %lld columns of v",
-             (long long)(c->batches * c->heads * c->members * c->queries), (long long)plan->problem.M,
+             (long long)(c->of.batches * c->of.heads * c->of.members * c->of.queries), (long long)plan->problem.M,
              (long long)c->columns);
     CLA_TRY(cla_plan_scratch(plan, cla_chunks_bytes(c), what, &at));
     a->scores_at = at;
@@ -124,29 +56,15 @@ static clattn_status ask_for_chunk(clattn_plan *plan, materialised *a) {
     a->sums_at = a->values_at + (size_t)c->values;
     a->flags_at = a->sums_at + (size_t)c->sums;
     cla_str_append(&plan->text, "chunks of %lld batches, %lld key heads, %lld of %lld heads each, %lld rows\n",
-                   (long long)c->batches, (long long)c->heads, (long long)c->members, (long long)plan->problem.group,
-                   (long long)c->queries);
+                   (long long)c->of.batches, (long long)c->of.heads, (long long)c->of.members,
+                   (long long)plan->problem.group, (long long)c->of.queries);
 done:
     return status;
 }
 
 /* ---- products ---- */
 
-static int64_t element_at(const clattn_plan *plan, size_t bytes) {
-    return (int64_t)(bytes / clattn_dtype_size(plan->problem.dtype));
-}
-
-/* q or k as CLBlast gets it: itself, or its copy. */
-static clattn_tensor placed(const clattn_plan *plan, const materialised *a, int which, const clattn_tensor *from) {
-    if (!a->copies[which].active)
-        return *from;
-    clattn_tensor r = dense(from);
-    r.buffer = plan->scratch;
-    r.offset = element_at(plan, a->copies[which].at);
-    return r;
-}
-
-static cla_gemm scores_product(const clattn_plan *plan, const materialised *a, const chunk *c) {
+static cla_gemm scores_product(const clattn_plan *plan, const materialised *a, const cla_chunk *c) {
     const cla_problem *p = &plan->problem;
     const clattn_tensor *q = &a->q, *k = &a->k;
     const int64_t matrix = c->n * c->M, head = c->hk0 * p->group + c->m0, i = c->q_row + c->i0;
@@ -159,14 +77,15 @@ static cla_gemm scores_product(const clattn_plan *plan, const materialised *a, c
               false},
         .b = {k->buffer, k->offset + c->b0 * k->stride[0] + c->hk0 * k->stride[1] + c->k_row * k->stride[2],
               k->stride[2], true},
-        .c = {plan->scratch, element_at(plan, a->scores_at), c->M, false},
+        .c = {plan->scratch, cla_scratch_element(plan, a->scores_at), c->M, false},
         .axes = {{c->nb, q->stride[0], k->stride[0], c->nk * c->nm * matrix},
                  {c->nk, p->group * q->stride[1], k->stride[1], c->nm * matrix},
                  {c->nm, q->stride[1], 0, matrix}},
     };
 }
 
-static cla_gemm values_product(const clattn_plan *plan, const materialised *a, const chunk *c, int64_t d0, int64_t nd) {
+static cla_gemm values_product(const clattn_plan *plan, const materialised *a, const cla_chunk *c, int64_t d0,
+                               int64_t nd) {
     const cla_problem *p = &plan->problem;
     const clattn_tensor *o = &p->o;
     const int64_t matrix = c->n * c->M, values = c->M * nd, head = c->hk0 * p->group + c->m0, i = c->q_row + c->i0;
@@ -175,8 +94,8 @@ static cla_gemm values_product(const clattn_plan *plan, const materialised *a, c
         .m = c->n,
         .n = nd,
         .k = c->M,
-        .a = {plan->scratch, element_at(plan, a->scores_at), c->M, false},
-        .b = {plan->scratch, element_at(plan, a->values_at), nd, false},
+        .a = {plan->scratch, cla_scratch_element(plan, a->scores_at), c->M, false},
+        .b = {plan->scratch, cla_scratch_element(plan, a->values_at), nd, false},
         .c = {o->buffer, o->offset + c->b0 * o->stride[0] + head * o->stride[1] + i * o->stride[2] + d0, o->stride[2],
               false},
         .axes = {{c->nb, c->nk * c->nm * matrix, c->nk * values, o->stride[0]},
@@ -185,7 +104,7 @@ static cla_gemm values_product(const clattn_plan *plan, const materialised *a, c
     };
 }
 
-static clattn_status check_chunk(const clattn_plan *plan, const materialised *a, const chunk *c) {
+static clattn_status check_chunk(const clattn_plan *plan, const materialised *a, const cla_chunk *c) {
     clattn_status status = CLATTN_OK;
     const int64_t Dv = plan->problem.Dv, columns = cla_max(1, a->chunks.columns), last = (Dv - 1) / columns * columns;
     const cla_gemm scores = scores_product(plan, a, c);
@@ -203,22 +122,12 @@ done:
 static clattn_status check_products(const clattn_plan *plan, materialised *a) {
     clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
-    const cla_chunks *s = &a->chunks;
-    const cla_batch *x = p->ragged ? &p->batches[p->B - 1] : NULL;
-    const int64_t batches = x ? 1 : s->batches, N = x ? x->queries : p->N;
-    const chunk first = {.nb = batches, .nk = s->heads, .nm = s->members, .n = s->queries, .M = p->M};
-    chunk last = {.b0 = (p->B - 1) / batches * batches,
-                  .hk0 = (p->Hk - 1) / s->heads * s->heads,
-                  .m0 = (p->group - 1) / s->members * s->members,
-                  .i0 = cla_max(0, N - 1) / s->queries * s->queries,
-                  .M = x ? x->keys : p->M,
-                  .q_row = x ? x->q_row : 0,
-                  .k_row = x ? x->k_row : 0};
-    last.nb = p->B - last.b0, last.nk = p->Hk - last.hk0, last.nm = p->group - last.m0, last.n = N - last.i0;
-    a->q = placed(plan, a, Q, &p->q);
-    a->k = placed(plan, a, K, &p->k);
-    CLA_TRY(check_chunk(plan, a, &first));
-    CLA_TRY(check_chunk(plan, a, &last));
+    cla_chunk ends[2];
+    cla_chunk_ends(p, &a->chunks.of, ends);
+    a->q = cla_row_copy_tensor(plan, &a->copies[Q], &p->q);
+    a->k = cla_row_copy_tensor(plan, &a->copies[K], &p->k);
+    for (int i = 0; i < 2; i++)
+        CLA_TRY(check_chunk(plan, a, &ends[i]));
 done:
     return status;
 }
@@ -230,15 +139,18 @@ static int64_t longest_row(const cla_problem *p) { return p->batch_invariant ? I
 static clattn_status create(clattn_plan *plan) {
     clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
-    const int masks = (p->interval ? CLA_SOFTMAX_INTERVAL : 0) | (p->score ? CLA_SOFTMAX_SCORE : 0);
+    const cla_softmax_key key = {.dtype = p->dtype,
+                                 .masks = (p->interval ? CLA_SOFTMAX_INTERVAL : 0) | (p->score ? CLA_SOFTMAX_SCORE : 0),
+                                 .keys = longest_row(p),
+                                 .drops = p->dropout > 0};
     materialised *a = NULL;
     CLA_TRY(cla_alloc(1, sizeof *a, "algorithm materialised", &a));
     plan->state = a;
-    CLA_TRY(ask_for_copy(plan, a, Q, &p->q));
-    CLA_TRY(ask_for_copy(plan, a, K, &p->k));
+    CLA_TRY(cla_row_copy_create(plan, &a->copies[Q], &p->q, "q", &a->copy));
+    CLA_TRY(cla_row_copy_create(plan, &a->copies[K], &p->k, "k", &a->copy));
     CLA_TRY(ask_for_chunk(plan, a));
     CLA_TRY(check_products(plan, a));
-    CLA_TRY(cla_softmax_create(plan->context, p->dtype, masks, longest_row(p), &a->softmax));
+    CLA_TRY(cla_softmax_create(plan->context, &key, &a->softmax));
 done:
     return status;
 }
@@ -255,31 +167,19 @@ static void destroy(clattn_plan *plan) {
 
 /* ---- execution ---- */
 
-/* Enqueues the copy of q or k, if there is one. */
-static clattn_status settle(clattn_plan *plan, const materialised *a, int which, const clattn_tensor *from,
-                            const clattn_tensor *to) {
-    if (!a->copies[which].active)
-        return CLATTN_OK;
-    clattn_tensor x = *from, y = *to;
-    for (int axis = 0; axis < 2; axis++)
-        if (y.stride[axis] == 0)
-            x.shape[axis] = y.shape[axis] = 1;
-    return cla_copy_strided(plan->context, a->copy, &x, &y);
-}
-
-static clattn_status multiply_scores(clattn_plan *plan, const materialised *a, const chunk *c) {
+static clattn_status multiply_scores(clattn_plan *plan, const materialised *a, const cla_chunk *c) {
     const cla_gemm g = scores_product(plan, a, c);
     return cla_gemm_batched(plan->context, &g);
 }
 
-static clattn_status weigh(clattn_plan *plan, const materialised *a, const chunk *c) {
+static clattn_status weigh(clattn_plan *plan, const materialised *a, const cla_chunk *c) {
     const cla_problem *p = &plan->problem;
     const clattn_tensor *w = &p->weights, *lse = &p->lse, *state = &p->state;
     const int64_t heads = c->nk * c->nm;
     cla_softmax_args s = {.s_b = heads * c->n * c->M,
                           .s_h = c->n * c->M,
                           .s_i = c->M,
-                          .s_0 = element_at(plan, a->scores_at),
+                          .s_0 = cla_scratch_element(plan, a->scores_at),
                           .w_b = w->stride[0],
                           .w_h = w->stride[1],
                           .w_i = w->stride[2],
@@ -293,7 +193,7 @@ static clattn_status weigh(clattn_plan *plan, const materialised *a, const chunk
                           .st_h = state->stride[1],
                           .st_i = state->stride[2],
                           .st_0 = state->offset + c->q_row * state->stride[2],
-                          .sum_0 = element_at(plan, a->sums_at),
+                          .sum_0 = cla_scratch_element(plan, a->sums_at),
                           .b0 = (cl_int)c->b0,
                           .h0 = (cl_int)(c->hk0 * p->group + c->m0),
                           .i0 = (cl_int)c->i0,
@@ -314,10 +214,27 @@ static clattn_status weigh(clattn_plan *plan, const materialised *a, const chunk
     return cla_softmax_rows(plan->context, &a->softmax, &a->buffers, &s, c->nb * heads * c->n);
 }
 
-static cl_int blocks_of(const chunk *c) { return (cl_int)cla_ceil_div(c->M, CLA_SOFTMAX_KEYS); }
+/* Weights are dropped once the caller has its own. */
+static clattn_status drop_weights(clattn_plan *plan, const materialised *a, const cla_chunk *c) {
+    const cla_problem *p = &plan->problem;
+    cla_drop_args s = {.x_0 = cla_scratch_element(plan, a->scores_at),
+                       .b0 = (cl_int)c->b0,
+                       .h0 = (cl_int)(c->hk0 * p->group + c->m0),
+                       .i0 = (cl_int)c->i0,
+                       .B = (cl_int)c->nb,
+                       .H = (cl_int)(c->nk * c->nm),
+                       .N = (cl_int)c->n,
+                       .M = (cl_int)c->M,
+                       .quads = (cl_int)cla_ceil_div(c->M, 4)};
+    cla_fill_drop_args(p, &s);
+    return cla_softmax_drop(plan->context, &a->softmax, &a->buffers, &s);
+}
+
+static cl_int blocks_of(const cla_chunk *c) { return (cl_int)cla_ceil_div(c->M, CLA_SOFTMAX_KEYS); }
 
 /* Columns [d0, d0 + nd) of the chunk's values, without what is not finite. */
-static clattn_status clean_values(clattn_plan *plan, const materialised *a, const chunk *c, int64_t d0, int64_t nd) {
+static clattn_status clean_values(clattn_plan *plan, const materialised *a, const cla_chunk *c, int64_t d0,
+                                  int64_t nd) {
     const cla_problem *p = &plan->problem;
     const clattn_tensor *v = &p->v;
     const cla_values_args s = {.v_b = v->stride[0],
@@ -325,25 +242,26 @@ static clattn_status clean_values(clattn_plan *plan, const materialised *a, cons
                                .v_j = v->stride[2],
                                .v_0 = v->offset + c->b0 * v->stride[0] + c->hk0 * v->stride[1] +
                                       c->k_row * v->stride[2] + d0,
-                               .y_0 = element_at(plan, a->values_at),
+                               .y_0 = cla_scratch_element(plan, a->values_at),
                                .flag_0 = (cl_long)(a->flags_at / sizeof(cl_int)),
                                .H = (cl_int)c->nk,
                                .M = (cl_int)c->M,
                                .columns = (cl_int)nd,
                                .blocks = blocks_of(c)};
-    return cla_softmax_values(plan->context, &a->softmax, &a->buffers, &s, c->nb * c->nk);
+    return cla_softmax_values(plan->context, &a->softmax, p->v.buffer, plan->scratch, &s, c->nb * c->nk);
 }
 
-static clattn_status multiply_values(clattn_plan *plan, const materialised *a, const chunk *c, int64_t d0, int64_t nd) {
+static clattn_status multiply_values(clattn_plan *plan, const materialised *a, const cla_chunk *c, int64_t d0,
+                                     int64_t nd) {
     const cla_gemm g = values_product(plan, a, c, d0, nd);
     return cla_gemm_batched(plan->context, &g);
 }
 
-static clattn_status finish(clattn_plan *plan, const materialised *a, const chunk *c, int64_t d0, int64_t nd) {
+static clattn_status finish(clattn_plan *plan, const materialised *a, const cla_chunk *c, int64_t d0, int64_t nd) {
     const cla_problem *p = &plan->problem;
     const clattn_tensor *v = &p->v, *o = &p->o;
     const int64_t head = c->hk0 * p->group + c->m0, i = c->q_row + c->i0;
-    const cla_outputs_args s = {.s_0 = element_at(plan, a->scores_at),
+    const cla_outputs_args s = {.s_0 = cla_scratch_element(plan, a->scores_at),
                                 .v_b = v->stride[0],
                                 .v_h = v->stride[1],
                                 .v_j = v->stride[2],
@@ -353,7 +271,7 @@ static clattn_status finish(clattn_plan *plan, const materialised *a, const chun
                                 .o_h = o->stride[1],
                                 .o_i = o->stride[2],
                                 .o_0 = o->offset + c->b0 * o->stride[0] + head * o->stride[1] + i * o->stride[2] + d0,
-                                .sum_0 = element_at(plan, a->sums_at),
+                                .sum_0 = cla_scratch_element(plan, a->sums_at),
                                 .flag_0 = (cl_long)(a->flags_at / sizeof(cl_int)),
                                 .B = (cl_int)c->nb,
                                 .H = (cl_int)(c->nk * c->nm),
@@ -366,12 +284,14 @@ static clattn_status finish(clattn_plan *plan, const materialised *a, const chun
     return cla_softmax_outputs(plan->context, &a->softmax, &a->buffers, &s);
 }
 
-static clattn_status run_chunk(clattn_plan *plan, const materialised *a, const chunk *c) {
+static clattn_status run_chunk(clattn_plan *plan, const materialised *a, const cla_chunk *c) {
     clattn_status status = CLATTN_OK;
     const int64_t Dv = plan->problem.Dv, columns = a->chunks.columns;
     if (c->M > 0)
         CLA_TRY(multiply_scores(plan, a, c));
     CLA_TRY(weigh(plan, a, c));
+    if (plan->problem.dropout > 0)
+        CLA_TRY(drop_weights(plan, a, c));
     for (int64_t d = 0; d < Dv; d += columns) {
         const int64_t nd = cla_min(columns, Dv - d);
         if (nd < Dv && c->M > 0)
@@ -384,15 +304,14 @@ done:
 }
 
 /* The chunks of one set of key heads, whose values are cleaned once where they fit. */
-static clattn_status run_heads(clattn_plan *plan, const materialised *a, chunk c) {
+static clattn_status run_heads(clattn_plan *plan, const materialised *a, cla_chunk c) {
     clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
     if (p->Dv > 0 && c.M > 0 && a->chunks.columns == p->Dv)
         CLA_TRY(clean_values(plan, a, &c, 0, p->Dv));
-    for (c.m0 = 0; c.m0 < p->group; c.m0 += a->chunks.members)
-        for (c.i0 = 0; c.i0 < c.N; c.i0 += a->chunks.queries) {
-            c.nm = cla_min(a->chunks.members, p->group - c.m0);
-            c.n = cla_min(a->chunks.queries, c.N - c.i0);
+    for (c.m0 = 0; c.m0 < p->group; c.m0 += a->chunks.of.members)
+        for (c.i0 = 0; c.i0 < c.N; c.i0 += a->chunks.of.queries) {
+            cla_chunk_cut(p, &a->chunks.of, &c);
             CLA_TRY(run_chunk(plan, a, &c));
         }
 done:
@@ -417,25 +336,14 @@ static clattn_status execute(clattn_plan *plan) {
                                        .lse = p->lse.buffer,
                                        .state = p->state.buffer,
                                        .weights = p->weights.buffer};
-    a->q = placed(plan, a, Q, &p->q);
-    a->k = placed(plan, a, K, &p->k);
-    CLA_TRY(settle(plan, a, Q, &p->q, &a->q));
-    CLA_TRY(settle(plan, a, K, &p->k, &a->k));
-    const int64_t batches = p->ragged ? 1 : a->chunks.batches; /* sequences one at a time */
-    for (int64_t b = 0; b < p->B; b += batches)
-        for (int64_t hk = 0; hk < p->Hk; hk += a->chunks.heads) {
-            chunk c = {.b0 = b,
-                       .nb = cla_min(batches, p->B - b),
-                       .hk0 = hk,
-                       .nk = cla_min(a->chunks.heads, p->Hk - hk),
-                       .N = p->N,
-                       .M = p->M};
-            if (p->ragged) {
-                const cla_batch *x = &p->batches[b];
-                c.N = x->queries, c.M = x->keys, c.q_row = x->q_row, c.k_row = x->k_row;
-            }
-            CLA_TRY(run_heads(plan, a, c));
-        }
+    a->q = cla_row_copy_tensor(plan, &a->copies[Q], &p->q);
+    a->k = cla_row_copy_tensor(plan, &a->copies[K], &p->k);
+    CLA_TRY(cla_row_copy_run(plan, &a->copies[Q], a->copy, &p->q));
+    CLA_TRY(cla_row_copy_run(plan, &a->copies[K], a->copy, &p->k));
+    const cla_chunk_sizes *sizes = &a->chunks.of;
+    for (int64_t b = 0; b < p->B; b += p->ragged ? 1 : sizes->batches)
+        for (int64_t hk = 0; hk < p->Hk; hk += sizes->heads)
+            CLA_TRY(run_heads(plan, a, cla_chunk_of_heads(p, sizes, b, hk)));
 done:
     return status;
 }
@@ -446,6 +354,7 @@ const cla_algorithm cla_algo_materialised = {.name = "materialised",
                                              .suits = suits,
                                              .unit_inner = true,
                                              .sums_type = true,
+                                             .dropout = true,
                                              .weights = true,
                                              .create = create,
                                              .execute = execute,

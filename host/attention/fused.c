@@ -30,6 +30,14 @@ void cla_fill_mask_args(const cla_problem *p, cla_mask_args *a) {
     a->sinks_0 = p->sinks.offset;
 }
 
+void cla_fill_drop_args(const cla_problem *p, cla_drop_args *a) {
+    const cla_dropout drop = cla_dropout_of(p->dropout, p->dropout_key);
+    memcpy(&a->key, &drop.key, sizeof a->key);
+    memcpy(&a->bound, &drop.bound, sizeof a->bound);
+    memcpy(&a->kept_bits, &drop.kept, sizeof a->kept_bits);
+    a->kept = (cl_float)drop.kept;
+}
+
 void cla_fill_attention_args(const clattn_plan *plan, cla_attention_args *a) {
     const cla_problem *p = &plan->problem;
     *a = (cla_attention_args){.N = (cl_int)p->N,
@@ -61,11 +69,12 @@ void cla_fill_attention_args(const clattn_plan *plan, cla_attention_args *a) {
         a->k_b = a->v_b = 0;
     }
     if (p->dropout > 0) {
-        const cla_dropout drop = cla_dropout_of(p->dropout, p->dropout_key);
-        memcpy(&a->dropout_key, &drop.key, sizeof a->dropout_key);
-        memcpy(&a->dropout_bound, &drop.bound, sizeof a->dropout_bound);
-        memcpy(&a->kept_bits, &drop.kept, sizeof a->kept_bits);
-        a->kept = (cl_float)drop.kept;
+        cla_drop_args drop;
+        cla_fill_drop_args(p, &drop);
+        a->dropout_key = drop.key;
+        a->dropout_bound = drop.bound;
+        a->kept_bits = drop.kept_bits;
+        a->kept = drop.kept;
     }
     cla_fill_mask_args(p, &a->mask);
 }

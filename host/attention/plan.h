@@ -77,6 +77,8 @@ struct cla_attention_args;
 void cla_fill_attention_args(const clattn_plan *plan, struct cla_attention_args *args);
 struct cla_mask_args;
 void cla_fill_mask_args(const cla_problem *p, struct cla_mask_args *args);
+struct cla_drop_args; /* what dropout is, with p > 0; where is left to the caller */
+void cla_fill_drop_args(const cla_problem *p, struct cla_drop_args *args);
 /* Enqueues a kernel whose arguments are the tensors, masks and tables in the order of attention_lanes.cl, then `more`
  * (at most CLA_FUSED_MORE), then *args, whose has_counts it sets. */
 enum { CLA_FUSED_MORE = 2 };

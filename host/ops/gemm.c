@@ -210,12 +210,13 @@ static CLBlastStatusCode call(const clattn_context *context, const cla_gemm *g, 
     const size_t lda = (size_t)g->a.ld, ldb = (size_t)g->b.ld, ldc = (size_t)g->c.ld;
     const size_t step_a = (size_t)batch->a, step_b = (size_t)batch->b, step_c = (size_t)cla_max(1, batch->c);
     cl_command_queue queue = context->queue;
+    const float kept = g->add ? 1.0F : 0.0F;
     if (g->dtype == CLATTN_F64)
         return CLBlastDgemmStridedBatched(CLBlastLayoutRowMajor, ta, tb, m, n, k, 1.0, g->a.buffer->memory, a, lda,
-                                          step_a, g->b.buffer->memory, b, ldb, step_b, 0.0, g->c.buffer->memory, c, ldc,
-                                          step_c, count, &queue, event);
+                                          step_a, g->b.buffer->memory, b, ldb, step_b, kept, g->c.buffer->memory, c,
+                                          ldc, step_c, count, &queue, event);
     return CLBlastSgemmStridedBatched(CLBlastLayoutRowMajor, ta, tb, m, n, k, 1.0F, g->a.buffer->memory, a, lda, step_a,
-                                      g->b.buffer->memory, b, ldb, step_b, 0.0F, g->c.buffer->memory, c, ldc, step_c,
+                                      g->b.buffer->memory, b, ldb, step_b, kept, g->c.buffer->memory, c, ldc, step_c,
                                       count, &queue, event);
 }
 
@@ -291,7 +292,7 @@ clattn_status cla_gemm_batched(clattn_context *context, const cla_gemm *gemm) {
     cla_gemm g = *gemm;
     int largest = 0;
     assert(context->queue);
-    if (g.m == 0 || g.n == 0)
+    if (g.m == 0 || g.n == 0 || (g.k == 0 && g.add))
         goto done;
     simplify(&g);
     CLA_TRY(check(&g));

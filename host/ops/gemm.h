@@ -19,17 +19,18 @@ typedef struct cla_gemm_axis {
 
 enum { CLA_GEMM_AXES = 3 };
 
-/* C[m, n] = A[m, k] B[k, n], for each combination of the axes, outermost first. */
+/* C[m, n] = A[m, k] B[k, n], or C + A B, for each combination of the axes, outermost first. */
 typedef struct cla_gemm {
     clattn_dtype dtype; /* f32 or f64 */
     int64_t m, n, k;
     cla_gemm_matrix a, b, c;
     cla_gemm_axis axes[CLA_GEMM_AXES];
+    bool add; /* to what C holds; else C is not read */
 } cla_gemm;
 
 /* Axes that nest in one another become one, and those that share B become rows of A, so that few calls remain.
  * CLBlast's direct kernel is forced, on this device for the whole process: it takes no memory of its own.
- * Special  m or n = 0: nothing to do. k = 0: zeros. C is not read.       Async  enqueued; returns at once, but for a
+ * Special  m or n = 0: nothing to do. k = 0: zeros, or C as it is.       Async  enqueued; returns at once, but for a
  * first build. Errors   CLATTN_E_SHAPE (an ld below a row's length, a step of 0 for c), CLATTN_E_DTYPE, CLATTN_E_LIMIT
  *          (CLBlast counts elements in int), CLATTN_E_CLBLAST, CLATTN_E_MEMORY, CLATTN_E_OPENCL. */
 clattn_status cla_gemm_batched(clattn_context *context, const cla_gemm *gemm);
