@@ -127,6 +127,52 @@ static void check_all(const char *algorithm, clattn_dtype dtype, const oracle_co
     }
 }
 
+/* Gradients: of everything, in several chunks; of sequences; in buffers, since Oclgrind takes host arrays that are used
+ * in place for uninitialised. In the last one NaN in Q, K and dO, whose results nobody judges. */
+static const oracle_config backward_problems[] = {
+    {.B = 2,
+     .H = 4,
+     .Hk = 2,
+     .N = 9,
+     .M = 7,
+     .D = 5,
+     .Dv = 6,
+     .causal = true,
+     .align = CLATTN_ALIGN_BOTTOM_RIGHT,
+     .keep = {2, 3},
+     .bias = {2, 3},
+     .sinks = true,
+     .softcap = 3,
+     .dropout = 0.3},
+    {.B = 2, .H = 2, .N = 5, .M = 9, .D = 8, .sequences = true, .alibi = true, .align = CLATTN_ALIGN_TOP_LEFT},
+    {.H = 2, .Hk = 1, .N = 6, .M = 40, .D = 8, .bias = {4, 6}, .sinks = true},
+};
+
+static void check_backward(const char *algorithm, clattn_dtype dtype, tally *t) {
+    const size_t all = sizeof backward_problems / sizeof *backward_problems;
+    for (size_t i = 0; i < all; i++) {
+        oracle_config config = backward_problems[i];
+        char text[ORACLE_TEXT] = "no context";
+        clattn_context *context = NULL;
+        config.dtype = dtype;
+        config.buffers = true;
+        oracle_case *c = oracle_make(&config);
+        oracle_backward *g = oracle_backward_make(c);
+        const bool poison = i == all - 1;
+        bool right = poison || oracle_backward_exact(g, text);
+        if (poison)
+            c->q[3] = c->k[config.D + 1] = g->d_o[2] = NAN;
+        right = right && clattn_context_create("opencl", NULL, &context) == CLATTN_OK &&
+                oracle_backward_run(g, context, algorithm, algorithm, text) &&
+                (poison || oracle_backward_compare(g, algorithm, text));
+        count(t, right, text);
+        clattn_context_destroy(context);
+        take_log(t);
+        oracle_backward_free(g);
+        oracle_free(c);
+    }
+}
+
 /* No keys: the fill kernel's zeros and minus infinities, and nothing in the gaps of the outputs. */
 static void check_fill(clattn_dtype dtype, tally *t) {
     clattn_context *context = NULL;
@@ -409,6 +455,14 @@ static void check_type(clattn_context *context, clattn_dtype dtype, int argc, ch
             check_tiles(t);
         printf("%s %s: %d passed\n", runner.algorithm, clattn_dtype_name(dtype), t->passed - before);
         fflush(stdout);
+    }
+    for (size_t i = 0; i < clattn_backward_algorithm_count(); i++) {
+        const char *name = clattn_backward_algorithm_name(i);
+        const oracle_runner runner = {.context = context, .algorithm = name};
+        oracle_backward *g = oracle_backward_make(c);
+        if (oracle_backward_applies(g, &runner, NULL) && asked_for(name, argc, argv))
+            check_backward(name, dtype, t);
+        oracle_backward_free(g);
     }
     for (size_t i = 0; clattn_linear_algorithm(i); i++)
         if (asked_for(clattn_linear_algorithm(i), argc, argv))

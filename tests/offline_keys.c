@@ -111,7 +111,7 @@ static void expect(clattn_status status, const char *what) {
     now.failed = true;
 }
 
-enum { N = 64, MANY = 2048, M = 64, H = 2, PLACE = 1 << 18 /* elements */, PLACES = 8 };
+enum { N = 64, MANY = 2048, M = 64, H = 2, PLACE = 1 << 18 /* elements */, PLACES = 15 };
 
 static clattn_tensor at(clattn_buffer *buffer, clattn_dtype dtype, int place, int64_t rows, int64_t columns) {
     clattn_tensor t = clattn_tensor_buffer(buffer, dtype, 4, (const int64_t[]){1, H, rows, columns});
@@ -181,6 +181,32 @@ static void ask_for_variant(clattn_context *context, clattn_buffer *buffer, clat
             plan(context, &a, variant);
     }
     now.masks = -1;
+}
+
+/* Gradients, by what runs on GPUs. */
+static void ask_for_backward(clattn_context *context, clattn_buffer *buffer, clattn_dtype dtype) {
+    const int64_t pairs[] = {N, M}, heads[] = {H};
+    for (int masks = 0; masks < 4; masks++) {
+        clattn_attention_backward_args a = {.forward = args_for(buffer, dtype, 64, 64, masks),
+                                            .d_o = at(buffer, dtype, 5, N, 64),
+                                            .d_q = at(buffer, dtype, 6, N, 64),
+                                            .d_k = at(buffer, dtype, 7, M, 64),
+                                            .d_v = at(buffer, dtype, 8, M, 64),
+                                            .algorithm = "materialised"};
+        clattn_plan *p = NULL;
+        a.forward.state = at(buffer, dtype, 9, N, 2);
+        a.forward.dropout = masks == 3 ? 0.1 : 0;
+        if (masks & 2) {
+            a.forward.bias = clattn_tensor_buffer(buffer, dtype, 2, pairs);
+            a.d_bias = a.forward.bias;
+            a.forward.sinks = clattn_tensor_buffer(buffer, dtype, 1, heads);
+            a.d_sinks = a.forward.sinks;
+            a.forward.bias.offset = 10 * PLACE, a.d_bias.offset = 11 * PLACE;
+            a.forward.sinks.offset = 12 * PLACE, a.d_sinks.offset = 13 * PLACE;
+        }
+        expect(clattn_backward_plan_create(context, &a, &p), "gradients");
+        clattn_plan_destroy(p);
+    }
 }
 
 /* Plans whose tensors are copied, whose rows are filled, and that give weights; the softmax between two products. */
@@ -278,6 +304,7 @@ static void ask_for_all(clattn_context *context, clattn_buffer *buffer) {
         now.refuse = false;
         ask_for_tiles(context, buffer, dtype);
         ask_for_others(context, buffer, dtype);
+        ask_for_backward(context, buffer, dtype);
         ask_for_rows(context, buffer, dtype);
         now.choice = "fallback";
         now.refuse = true;

@@ -55,6 +55,7 @@ typedef struct oracle_config {
     int64_t guard; /* elements of filler before and after the data of each array */
     oracle_filler filler;
     bool buffers;          /* a plan over buffers, else one call on host arrays */
+    size_t max_workspace;  /* of the pass that is tested; 0: as the library likes */
     bool caller_workspace; /* with buffers: scratch of the caller's, full of filler */
     bool lse, weights;
     bool has_scale;

@@ -275,6 +275,7 @@ static void make_args(const oracle_case *c, clattn_attention_args *args) {
     args->dropout_offset = 3;
     args->variant = f->variant;
     args->caller_workspace = f->buffers && f->caller_workspace;
+    args->max_workspace = f->max_workspace;
 }
 
 void oracle_arrays_make(const oracle_case *c, oracle_arrays *arrays) {

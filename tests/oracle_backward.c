@@ -315,6 +315,7 @@ static clattn_status run(const oracle_config *f, call *x, clattn_context *contex
     clattn_attention_args args = x->args.forward;
     args.algorithm = forward;
     args.caller_workspace = false;
+    args.max_workspace = 0;
     args.variant = NULL;
     clattn_status status = clattn_attention(context, &args);
     if (status != CLATTN_OK)

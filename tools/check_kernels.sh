@@ -65,6 +65,7 @@ for masks in 0 1 2 3; do
         "attention_tiles.cl TR=8 TC=8 NR=2 NC=4 NV=2 DC=16 JC=8 SLICED=1 STAGED=0 ALIGNED4=1 PREFETCH=1 HINT= DROPOUT=0 MASKS=$masks"
         "attention_tiles.cl TR=8 TC=8 NR=2 NC=4 NV=2 DC=16 JC=8 SLICED=1 STAGED=0 ALIGNED4=2 PREFETCH=0 HINT= DROPOUT=0 MASKS=$masks"
         "softmax.cl WG=64 KEYS=256 MASKS=$masks HINT="
+        "scores_backward.cl WG=64 KEYS=256 MASKS=$masks HINT="
     )
 done
 
@@ -94,6 +95,7 @@ helper_of() { # FILE: the .clh files before it, as the host's key names it
     attention_split.cl) echo lanes.clh lanes_dropout.clh ;;
     weights.cl) echo lanes.clh ;;
     softmax.cl) echo scores.clh philox.clh ;;
+    scores_backward.cl) echo scores.clh ;;
     linear.cl | gemv.cl | linear_parts.cl) echo lanes.clh act.clh linear.clh ;;
     rows.cl | tokens.cl | sums.cl | rows_backward.cl | embed_backward.cl | optimizer.cl) echo lanes.clh axes.clh ;;
     random.cl) echo lanes.clh axes.clh philox.clh normal.h ;;

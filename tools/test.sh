@@ -17,8 +17,10 @@ export POCL_CACHE_DIR=$PWD/build-test/pocl-cache
 if [ -x build-test/clattn ] && [ ! -e build-test/pocl-cache/warm ]; then
     mkdir -p build-test/pocl-cache
     echo "warming PoCL's cache of compiled kernels ..."
-    build-test/clattn check tests/vectors/torch.safetensors --algorithm materialised --filter 'sdpa_*' </dev/null \
-        >build-test/warm.log 2>&1 || true
+    for filter in 'sdpa_*' 'grad_*'; do
+        build-test/clattn check tests/vectors/torch.safetensors --algorithm materialised --filter "$filter" </dev/null \
+            >build-test/warm.log 2>&1 || true
+    done
     touch build-test/pocl-cache/warm
 fi
 

@@ -22,10 +22,10 @@ enum { CLA_GEMM_AXES = 3 };
 /* C[m, n] = A[m, k] B[k, n], or C + A B, for each combination of the axes, outermost first. */
 typedef struct cla_gemm {
     clattn_dtype dtype; /* f32 or f64 */
+    bool add;           /* to what C holds; else C is not read */
     int64_t m, n, k;
     cla_gemm_matrix a, b, c;
     cla_gemm_axis axes[CLA_GEMM_AXES];
-    bool add; /* to what C holds; else C is not read */
 } cla_gemm;
 
 /* Axes that nest in one another become one, and those that share B become rows of A, so that few calls remain.
