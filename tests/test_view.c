@@ -223,6 +223,7 @@ Test(view, elements_that_share_a_place_are_found) {
         {VIEW(2, 0, {4, 3}, {1, 4}), false},        {VIEW(2, 0, {4, 3}, {1, 3}), true},
         {VIEW(3, 0, {2, 3, 4}, {12, 4, 1}), false}, {VIEW(3, 0, {2, 3, 4}, {11, 4, 1}), true},
         {VIEW(3, 0, {2, 3, 4}, {4, 8, 1}), false},  {VIEW(1, 0, {1}, {0}), false},
+        {VIEW(3, 0, {2, 0, 4}, {0, 4, 1}), false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         cr_expect_eq(cla_view_overlaps(&cases[i].t), cases[i].overlaps, "case %zu", i);

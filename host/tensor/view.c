@@ -199,6 +199,8 @@ done:
 
 bool cla_view_overlaps(const clattn_tensor *t) {
     int order[CLATTN_MAX_RANK], n = 0;
+    if (clattn_tensor_elements(t) == 0)
+        return false;
     for (int i = 0; i < t->rank; i++) /* insertion sort by stride, axes of size 1 left out */
         if (t->shape[i] > 1) {
             int at = n++;
