@@ -25,7 +25,7 @@ open_ends() {
 broken_scripts() {
     local script
     for script in .ci/run tools/*.sh bench/*.sh; do bash -n "$script" 2>&1 || true; done
-    for script in tests/cli/*.sh tests/models/*.sh; do sh -n "$script" 2>&1 || true; done
+    for script in tests/{cli,examples,models}/*.sh; do sh -n "$script" 2>&1 || true; done
 }
 
 complain "paths of a machine" < <(paths)
