@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/numerics.md: errors against double of every algorithm, and of PyTorch and ONNX Runtime on the same
+"""The tables of docs/numerics.md: errors against double of every algorithm, of gradients too, and of PyTorch and ONNX Runtime on the same
 numbers, judged in the same way. BUILD/tests/accuracy computes the problems, the exact results and our rows.
 
     bench/accuracy.py [--build build] [--queries 64] [--docs docs/numerics.md]
@@ -83,13 +83,54 @@ def measure(backend, path):
     return best / about["largest"], best / about["allowed"]
 
 
+def measure_gradients(backend, path):
+    """[(error over the largest number, share of what is allowed)] of dQ, dK, dV; a text where it cannot."""
+    arrays, allowed = load(path)
+    s = Scenario("gradients", "", backward=True, B=1, H=1, Hk=1, N=arrays["q"].shape[2], M=arrays["k"].shape[2],
+                 D=arrays["q"].shape[3], Dv=arrays["v"].shape[3], k="f32", v="f32")  # fmt: skip
+    dtype, shape = s.arrays()["o"]
+    out = View(bytearray(b"\xff" * (4 * math.prod(shape))), dtype, shape)
+    try:
+        backend.store(next(iter(backend.open(s, arrays, out).values()))(), out)
+    except (Refused, RuntimeError) as reason:
+        return str(reason)
+    got, at, results = numbers_of(out), 0, []
+    for name in ("d_q", "d_k", "d_v"):
+        exact = numbers_of(arrays[name])
+        error = max(abs(a - x) if a == a else math.inf for a, x in zip(got[at : at + len(exact)], exact))
+        at += len(exact)
+        results.append((error / max(map(abs, exact)), error / allowed[name]))
+    return results
+
+
 def row(title, dtype, results):
     cells = [f"{r[0]:.1e} ({r[1]:.2f})" if not isinstance(r, str) else "-" for r in results]
     return f"| {dtype} | {title} | " + " | ".join(cells) + " | - |"
 
 
+def gradients_with_peers(text, backends, folder):
+    """The table of gradients, with rows of the peers behind ours of each factor."""
+    lines = []
+    for line in [*text.splitlines(), ""]:
+        before = re.match(r"\| (x\d+) \|", lines[-1]) if lines else None
+        if before and not line.startswith(f"| {before[1]} |"):
+            for name, backend in backends.items():
+                results = measure_gradients(backend, os.path.join(folder, f"gradients-{before[1]}.safetensors"))
+                if isinstance(results, str):
+                    print(f"{PEERS[name]} takes no part in gradients: {results[:100]}", file=sys.stderr)
+                else:
+                    lines.append(f"| {before[1]} | {PEERS[name]} | " + " | ".join(f"{e:.1e} ({a:.2f})" for e, a in results) + " |")
+        lines.append(line)
+    return "\n".join(lines).rstrip("\n")
+
+
 def with_peers(text, backends, folder):
     """The tables, with rows of the peers behind ours of each type."""
+    text, mark, gradients = text.partition("Gradients in f32")
+    return results_with_peers(text.rstrip("\n"), backends, folder) + "\n\n" + gradients_with_peers(mark + gradients, backends, folder)
+
+
+def results_with_peers(text, backends, folder):
     lines, scale, done = [], None, []
     scales = iter(("0.125", "1"))
     for line in text.splitlines():

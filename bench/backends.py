@@ -71,6 +71,8 @@ class Torch:
             bias = x.get("bias")
             linear = lambda: F.linear(x["x"], x["w"], bias)
             return {"linear": (lambda: F.gelu(linear())) if s.gelu else linear}
+        if s.backward:
+            return {f"autograd of {way}": f for way, f in self.autograd(s, x).items()}
         if s.k == s.q and s.v == s.q:
             return self.sdpa(s, x)
         if s.k != s.v or s.k not in ("f16", "bf16"):
@@ -105,6 +107,19 @@ class Torch:
             )
         return ways
 
+    def autograd(self, s, x):
+        """Forward and backward pass; dQ, dK, dV."""
+        leaves = {name: x[name].detach().requires_grad_() for name in "qkv"}
+
+        def of(forward):
+            def run():
+                with self.torch.enable_grad():
+                    return self.torch.autograd.grad(forward(), list(leaves.values()), x["d_o"])
+
+            return run
+
+        return {way: of(forward) for way, forward in self.sdpa(s, {**x, **leaves}).items()}
+
     def interval(self, s):
         t = self.torch
         p = t.arange(s.N)[:, None] + (s.M - s.N if s.bottom_right else 0)
@@ -115,7 +130,8 @@ class Torch:
         return seen & (j <= p + right) if right >= 0 else seen
 
     def store(self, result, out):
-        self.view(out).copy_(result.reshape(out.shape))
+        flat = self.torch.cat([r.reshape(-1) for r in result]) if isinstance(result, tuple) else result
+        self.view(out).copy_(flat.reshape(out.shape))
 
     def close(self):
         pass
@@ -142,6 +158,8 @@ class Numpy:
 
     def open(self, s, arrays, out):
         np = self.np
+        if s.backward:
+            raise Refused("no backward pass")
         if s.gelu:
             raise Refused("no erf")
         if any(a.dtype not in ("f32", "bool") for a in arrays.values()):
@@ -222,6 +240,8 @@ class OnnxRuntime(Numpy):
         return run
 
     def open(self, s, arrays, out):
+        if s.backward:
+            raise Refused("no backward pass")
         if s.window:
             raise Refused("no windows")
         if s.k != s.q or s.v != s.q:
@@ -313,6 +333,8 @@ class OpenVino(Numpy):
     def open(self, s, arrays, out):
         import openvino.opset13 as op
 
+        if s.backward:
+            raise Refused("no backward pass")
         if s.window:
             raise Refused("no windows")
         if s.k != s.q or s.v != s.q:

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TENSORS = 7 }; /* q k v o keep bias lse */
+enum { TENSORS = 12 }; /* q k v o keep bias lse state d_o d_q d_k d_v */
 
 struct bench {
     clattn_context *context;
@@ -16,10 +16,11 @@ struct bench {
 
 struct bench_problem {
     bench *owner;
-    clattn_attention_args host, placed;
+    clattn_attention_backward_args host, placed; /* without d_o `forward` alone */
     clattn_buffer *buffers[TENSORS];
-    clattn_plan *plan;
-    bool is_linear; /* then these, and no plan */
+    clattn_plan *plan, *backward; /* backward: NULL without d_o */
+    void *o, *state;              /* of the one call with d_o */
+    bool is_linear;               /* then these, and no plan */
     clattn_linear_args linear_host, linear_placed;
 };
 
@@ -142,6 +143,29 @@ static clattn_attention_args args_of(const bench_attention *a) {
     return args;
 }
 
+/* With d_o: gradients in the array of o, and arrays of its own for o and state. false: out of memory. */
+static bool add_backward(bench_problem *p, const bench_attention *a) {
+    const clattn_dtype type = (clattn_dtype)a->o_type;
+    const int64_t state[] = {a->B, a->H, a->N, 2};
+    clattn_attention_backward_args *b = &p->host;
+    clattn_attention_args *f = &b->forward;
+    char *at = a->o;
+    p->o = calloc(clattn_dtype_bytes(type, (size_t)clattn_tensor_elements(&f->o)) + 1, 1);
+    p->state = calloc((size_t)(a->B * a->H * a->N) + 1, 2 * sizeof(double));
+    b->d_o = f->o;
+    b->d_o.host = a->d_o;
+    f->o.host = p->o;
+    f->state = clattn_tensor_host(p->state, type == CLATTN_F64 ? CLATTN_F64 : CLATTN_F32, 4, state);
+    clattn_tensor *const gradients[] = {&b->d_q, &b->d_k, &b->d_v};
+    const clattn_tensor *const of[] = {&f->q, &f->k, &f->v};
+    for (int i = 0; i < 3; i++) {
+        *gradients[i] = *of[i];
+        gradients[i]->host = at;
+        at += clattn_dtype_bytes(of[i]->dtype, (size_t)clattn_tensor_elements(of[i]));
+    }
+    return p->o && p->state;
+}
+
 /* Buffers that hold what the arrays do, in their place. */
 static bool place(bench_problem *p, clattn_tensor *const *tensors, int count) {
     for (int i = 0; i < count; i++) {
@@ -164,13 +188,20 @@ bench_problem *bench_attention_open(bench *b, const bench_attention *a) {
         return NULL;
     }
     p->owner = b;
-    p->host = p->placed = args_of(a);
-    clattn_attention_args *at = &p->placed;
-    clattn_tensor *const tensors[TENSORS] = {&at->q, &at->k, &at->v, &at->o, &at->keep, &at->bias, &at->lse};
-    if (a->call_only ||
-        (place(p, tensors, TENSORS) && clattn_plan_create(b->context, &p->placed, &p->plan) == CLATTN_OK))
+    p->host.forward = args_of(a);
+    bool ok = !a->d_o || add_backward(p, a) || !refused("out of memory");
+    p->host.algorithm = a->algorithm;
+    p->placed = p->host;
+    clattn_attention_backward_args *g = &p->placed;
+    clattn_attention_args *f = &g->forward;
+    clattn_tensor *const tensors[TENSORS] = {&f->q,   &f->k,     &f->v,   &f->o,   &f->keep, &f->bias,
+                                             &f->lse, &f->state, &g->d_o, &g->d_q, &g->d_k,  &g->d_v};
+    if (ok && !a->call_only)
+        ok = (place(p, tensors, TENSORS) && clattn_plan_create(b->context, f, &p->plan) == CLATTN_OK &&
+              (!a->d_o || clattn_backward_plan_create(b->context, g, &p->backward) == CLATTN_OK)) ||
+             !failed();
+    if (ok)
         return p;
-    failed();
     bench_problem_close(p);
     return NULL;
 }
@@ -205,6 +236,9 @@ void bench_problem_close(bench_problem *p) {
     if (!p)
         return;
     clattn_plan_destroy(p->plan);
+    clattn_plan_destroy(p->backward);
+    free(p->o);
+    free(p->state);
     for (int i = 0; i < TENSORS; i++)
         clattn_buffer_destroy(p->buffers[i]);
     free(p);
@@ -213,29 +247,46 @@ void bench_problem_close(bench_problem *p) {
 int bench_run(bench_problem *p) {
     clattn_status status =
         p->is_linear ? clattn_linear(p->owner->context, &p->linear_placed) : clattn_plan_execute(p->plan, NULL);
+    if (status == CLATTN_OK && p->backward)
+        status = clattn_backward_plan_execute(p->backward, NULL);
     if (status == CLATTN_OK)
         status = clattn_context_sync(p->owner->context);
     return status == CLATTN_OK ? 0 : failed();
 }
 
 int bench_call(bench_problem *p) {
-    const clattn_status status = p->is_linear ? clattn_linear(p->owner->context, &p->linear_host)
-                                              : clattn_attention(p->owner->context, &p->host);
+    clattn_status status = p->is_linear ? clattn_linear(p->owner->context, &p->linear_host)
+                                        : clattn_attention(p->owner->context, &p->host.forward);
+    if (status == CLATTN_OK && p->host.d_o.rank > 0)
+        status = clattn_attention_backward(p->owner->context, &p->host);
     return status == CLATTN_OK ? 0 : failed();
 }
 
+/* A buffer's bytes, where there is one. */
+static clattn_status fetch(const bench_problem *p, int buffer, void *to) {
+    clattn_buffer *from = p->buffers[buffer];
+    return from ? clattn_buffer_download(from, 0, to, clattn_buffer_bytes(from)) : CLATTN_OK;
+}
+
 int bench_fetch(bench_problem *p) {
-    void *const out = p->is_linear ? p->linear_host.y.host : p->host.o.host, *const lse = p->host.lse.host;
-    clattn_status status = clattn_buffer_download(p->buffers[3], 0, out, clattn_buffer_bytes(p->buffers[3]));
-    if (status == CLATTN_OK && p->buffers[6])
-        status = clattn_buffer_download(p->buffers[6], 0, lse, clattn_buffer_bytes(p->buffers[6]));
+    const clattn_attention_backward_args *h = &p->host;
+    void *const o = p->is_linear ? p->linear_host.y.host : h->forward.o.host;
+    clattn_status status = fetch(p, 3, o);
+    if (status == CLATTN_OK)
+        status = fetch(p, 6, h->forward.lse.host);
+    void *const gradients[] = {h->d_q.host, h->d_k.host, h->d_v.host};
+    for (int i = 0; i < 3 && status == CLATTN_OK; i++)
+        status = fetch(p, 9 + i, gradients[i]);
     return status == CLATTN_OK ? 0 : failed();
 }
 
 int bench_facts(bench_problem *p, char *algorithm, uint64_t size, double *operations, double *moved_bytes) {
-    clattn_plan_info info = {.algorithm = "linear"};
-    if (!p->is_linear && clattn_plan_info_get(p->plan, &info) != CLATTN_OK)
+    clattn_plan_info info = {.algorithm = "linear"}, backward = {0};
+    if ((!p->is_linear && clattn_plan_info_get(p->plan, &info) != CLATTN_OK) ||
+        (p->backward && clattn_plan_info_get(p->backward, &backward) != CLATTN_OK))
         return failed();
+    info.operations += backward.operations;
+    info.moved_bytes += backward.moved_bytes;
     if (p->is_linear) {
         const clattn_linear_args *a = &p->linear_host;
         info.operations = 2.0 * (double)a->x.shape[0] * (double)a->w.shape[0] * (double)a->w.shape[1];
@@ -295,7 +346,7 @@ static clattn_status exact_rows(const bench_attention *a, int64_t begin, int64_t
 }
 
 /* The larger; what is not finite stays. */
-static double worse(double a, double b) { return !(b <= a) ? b : a; }
+static double worse(double a, double b) { return isnan(a) || b <= a ? a : b; }
 
 int bench_attention_error(const bench_attention *a, int64_t begin, int64_t count, double *error) {
     double *exact = calloc((size_t)(a->B * a->H * count * a->Dv) + 1, sizeof *exact);
@@ -320,6 +371,67 @@ int bench_attention_error(const bench_attention *a, int64_t begin, int64_t count
     free(exact);
     free(row);
     free(offsets);
+    return ok ? 0 : 1;
+}
+
+/* Of each gradient in turn: the largest error over the largest exact number; the worst of the three. */
+static double gradients_error(const bench_problem *got, const bench_problem *exact) {
+    const clattn_tensor *const mine[] = {&got->host.d_q, &got->host.d_k, &got->host.d_v}, *const right[] = {
+                                                                                              &exact->host.d_q,
+                                                                                              &exact->host.d_k,
+                                                                                              &exact->host.d_v};
+    double worst = 0;
+    for (int i = 0; i < 3; i++) {
+        const size_t count = (size_t)clattn_tensor_elements(mine[i]);
+        const double *x = right[i]->host;
+        double *numbers = calloc(count + 1, sizeof *numbers), error = 0;
+        if (!numbers || clattn_convert(numbers, CLATTN_F64, mine[i]->host, mine[i]->dtype, count) != CLATTN_OK)
+            error = NAN;
+        for (size_t j = 0; numbers && j < count; j++)
+            error = worse(error, fabs(numbers[j] - x[j]));
+        worst = worse(worst, error / largest(right[i]));
+        free(numbers);
+    }
+    return worst;
+}
+
+/* The inputs of a problem in f64; false: out of memory. */
+static bool widen(const bench_attention *a, bench_attention *wide, void *arrays[6]) {
+    const size_t q = (size_t)(a->B * a->H * a->N * a->D), k = (size_t)(a->B * a->Hk * a->M * a->D),
+                 v = (size_t)(a->B * a->Hk * a->M * a->Dv), o = (size_t)(a->B * a->H * a->N * a->Dv);
+    void *const from[6] = {a->q, a->k, a->v, a->d_o, a->bias, NULL};
+    void **const to[6] = {&wide->q, &wide->k, &wide->v, &wide->d_o, &wide->bias, &wide->o};
+    const size_t counts[6] = {q, k, v, o, (size_t)(a->N * a->M), q + k + v};
+    bool ok = true;
+    *wide = *a;
+    wide->q_type = wide->k_type = wide->v_type = wide->o_type = wide->bias_type = CLATTN_F64;
+    wide->algorithm = NULL;
+    wide->call_only = 1;
+    for (int i = 0; i < 6 && ok; i++) {
+        if (i < 5 && !from[i])
+            continue;
+        *to[i] = arrays[i] = calloc(counts[i] + 1, sizeof(double));
+        ok = arrays[i] && (i == 5 || clattn_convert(arrays[i], CLATTN_F64, from[i], (clattn_dtype)a->q_type,
+                                                    counts[i]) == CLATTN_OK);
+    }
+    return ok;
+}
+
+int bench_gradients_error(const bench_attention *a, double *error) {
+    bench_attention wide;
+    void *arrays[6] = {NULL};
+    bench *cpu = bench_open("cpu");
+    bench_problem *exact = NULL, got = {.host.forward = args_of(a)};
+    bool ok = cpu && (add_backward(&got, a) && widen(a, &wide, arrays) ? true : !refused("out of memory"));
+    ok = ok && (exact = bench_attention_open(cpu, &wide)) && bench_call(exact) == 0;
+    if (ok)
+        *error = gradients_error(&got, exact);
+    bench_problem_close(exact);
+    bench_close(cpu);
+    free(got.o);
+    free(got.state);
+    for (int i = 0; i < 6; i++)
+        free(arrays[i]);
     return ok ? 0 : 1;
 }
 

@@ -29,6 +29,7 @@ typedef struct bench_attention {
     double scale;        /* 0: 1 / sqrt(D) */
     const char *algorithm;
     void *q, *k, *v, *o, *keep, *bias, *lse; /* NULL: none; keep, bias [N, M] */
+    void *d_o; /* not NULL: forward and backward pass, all of one type; o gets dQ, dK and dV, one behind another */
 } bench_attention;
 
 /* A plan on device buffers that hold copies of the arrays, and the one call on the arrays themselves. NULL: failed. */
@@ -37,7 +38,7 @@ CLATTN_API bench_problem *bench_attention_open(bench *b, const bench_attention *
 CLATTN_API bench_problem *bench_linear_open(bench *b, int64_t M, int64_t N, int64_t K, int gelu, void *x, void *w,
                                             void *bias, void *y);
 CLATTN_API void bench_problem_close(bench_problem *p);
-CLATTN_API int bench_run(bench_problem *p);  /* the plan on buffers, and waits */
+CLATTN_API int bench_run(bench_problem *p);  /* the plan on buffers, or both, and waits */
 CLATTN_API int bench_call(bench_problem *p); /* the one call on host arrays */
 /* The result of bench_run in the array; of bench_call it is there. */
 CLATTN_API int bench_fetch(bench_problem *p);
@@ -46,6 +47,8 @@ CLATTN_API int bench_facts(bench_problem *p, char *algorithm, uint64_t size, dou
 /* The largest error of rows [begin, begin + count) of each head of o (linear: of y), in shares of the largest |V|
  * (linear: of the largest |y|) against sums in double; NaN where one is not finite. */
 CLATTN_API int bench_attention_error(const bench_attention *a, int64_t begin, int64_t count, double *error);
+/* The same of dQ, dK and dV, all of them, each in shares of its own largest, against f64. */
+CLATTN_API int bench_gradients_error(const bench_attention *a, double *error);
 CLATTN_API int bench_linear_error(int64_t M, int64_t N, int64_t K, int gelu, const float *x, const float *w,
                                   const float *bias, const float *y, int64_t begin, int64_t count, double *error);
 

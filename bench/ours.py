@@ -15,7 +15,7 @@ class Attention(c.Structure):
         + [(x, c.c_int32) for x in ("q_type", "k_type", "v_type", "o_type", "bias_type")]
         + [(x, c.c_int32) for x in ("causal", "bottom_right", "windowed", "call_only")]
         + [("left", c.c_int64), ("right", c.c_int64), ("scale", c.c_double), ("algorithm", c.c_char_p)]
-        + [(x, c.c_void_p) for x in ("q", "k", "v", "o", "keep", "bias", "lse")]
+        + [(x, c.c_void_p) for x in ("q", "k", "v", "o", "keep", "bias", "lse", "d_o")]
     )
 
 
@@ -54,6 +54,7 @@ class Library:
         lib.bench_linear_open.argtypes = [p, i64, i64, i64, c.c_int, p, p, p, p]
         lib.bench_facts.argtypes = [p, c.c_char_p, u64, c.POINTER(c.c_double), c.POINTER(c.c_double)]
         lib.bench_attention_error.argtypes = [c.POINTER(Attention), i64, i64, c.POINTER(c.c_double)]
+        lib.bench_gradients_error.argtypes = [c.POINTER(Attention), c.POINTER(c.c_double)]
         lib.bench_linear_error.argtypes = [i64, i64, i64, c.c_int, p, p, p, p, i64, i64, c.POINTER(c.c_double)]
 
     def check(self, result):
@@ -76,6 +77,7 @@ class Library:
             s.causal, s.bottom_right, bool(s.window), call_only, *(s.window or (0, 0)), 0.0,
             algorithm.encode() if algorithm else None,
             address("q"), address("k"), address("v"), out.address, address("keep"), address("bias"), lse,
+            address("d_o"),
         )  # fmt: skip
 
     def open_problem(self, owner, s, arrays, out, call_only=False):
@@ -99,7 +101,8 @@ class Library:
         return {"gflops": gflops.value, "gbytes": gbytes.value}
 
     def error(self, s, arrays, out, begin, count):
-        """The largest error of those rows against double, in shares of the largest |V| (linear: |y|)."""
+        """The largest error of those rows against double, in shares of the largest |V| (linear: |y|); of gradients that of
+        all rows, in shares of the largest number of each."""
         error = c.c_double()
         if s.linear:
             bias = arrays["bias"].address if s.bias else None
@@ -109,6 +112,8 @@ class Library:
                     c.byref(error),
                 )  # fmt: skip
             )
+        elif s.backward:
+            self.check(self.lib.bench_gradients_error(c.byref(self.attention(s, arrays, out)), c.byref(error)))
         else:
             a = self.attention(s, arrays, out)
             self.check(self.lib.bench_attention_error(c.byref(a), begin, count, c.byref(error)))

@@ -21,6 +21,7 @@ from scenario import bytes_of, count_of, parse_problem, read
 HERE = os.path.dirname(os.path.abspath(__file__))
 PEERS = ["torch", "onnxruntime", "openvino", "numpy"]
 TITLES = {"clattn": "clattn", "torch": "PyTorch", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "numpy": "NumPy"}
+DIFFERENTIATE = ["clattn", "torch"]  # they have a backward pass
 PAUSE = 0.05  # seconds before each timing, at least
 IDLE_SHARE = 0.02  # of one core, that others may still use
 ALLOWED = {"f32": 3e-5, "f64": 1e-12, "f16": 3e-3, "bf16": 2e-2, "q8_0": 2e-2, "q4_0": 2e-2}
@@ -119,7 +120,9 @@ def remove(arrays):
 
 
 def largest_error(library, s, arrays, out):
-    """Of some rows in the middle and the last ones."""
+    """Of some rows in the middle and the last ones; gradients are looked at as a whole."""
+    if s.backward:
+        return library.error(s, arrays, out, 0, 0)
     rows = s.M if s.linear else s.N
     some = 2 if s.linear else 4
     begins = {max(0, rows // 2 - some // 2), max(0, rows - some)}
@@ -223,7 +226,7 @@ def measure(options, library, workers, scenarios, folder):
 # ---- memory ----
 
 
-def memory_of(worker_options, library, who, n, folder):
+def memory_of(worker_options, library, who, n, folder, backward):
     """Bytes beyond the inputs, in a new process; a text where it cannot be."""
     free = available_bytes()
     if who in ("numpy", "onnxruntime") and 3 * 2 * n * n * 4 > free:
@@ -231,7 +234,7 @@ def memory_of(worker_options, library, who, n, folder):
     worker = Worker(who, worker_options)
     parts, mine = [], []
     for size in (64, n):
-        s = parse_problem(f"memory{size}", f"b1 h2 n{size} d64")
+        s = parse_problem(f"memory{size}", f"{'backward ' if backward else ''}b1 h2 n{size} d64")
         arrays, out = fresh_arrays(library, s, folder, 1), result_array(s, folder, who)
         mine += [*arrays.values(), out]
         parts.append({"problem": s.text, "arrays": {k: a.describe() for k, a in arrays.items()}, "out": out.describe()})
@@ -249,10 +252,11 @@ def available_bytes():
 def measure_memory(options, worker_options, library, names, folder):
     sizes = [int(n) for n in options.memory_sizes.split(",")]
     of = {}
-    for who in names:
+    for who, backward in [(who, False) for who in names] + [(who, True) for who in names if who in DIFFERENTIATE]:
+        title = f"{TITLES[who]}, forward and backward" if backward else TITLES[who]
         for n in sizes:
-            print(f"memory: {who}, n {n}", flush=True)
-            of.setdefault(who, {})[n] = memory_of(worker_options, library, who, n, folder)
+            print(f"memory: {title}, n {n}", flush=True)
+            of.setdefault(title, {})[n] = memory_of(worker_options, library, who, n, folder, backward)
     return of
 
 

@@ -138,19 +138,19 @@ def reasons(runs, titles):
     return "\n".join(f"- {who}, {len(names)} scenarios: {why} ({', '.join(names)})" for (who, why), names in of.items())
 
 
-def memory_table(memory, titles):
+def memory_table(memory):
     sizes = sorted({n for of in memory.values() for n in of})
     lines = ["| MiB beyond the inputs | " + " | ".join(f"n {n}" for n in sizes) + " | grows as n to the |"]
     lines.append("|---|" + "---|" * (len(sizes) + 1))
     notes = []
-    for who, of in memory.items():
+    for title, of in memory.items():
         known = [(n, b) for n, b in sorted(of.items()) if not isinstance(b, str) and b > 0]
         order = "-"
         if len(known) > 1:
             order = f"{math.log(known[-1][1] / known[-2][1]) / math.log(known[-1][0] / known[-2][0]):.2f}"
         cells = ["-" if isinstance(of[n], str) else f"{of[n] / 2**20:.1f}" for n in sizes]
-        notes += [f"- {titles[who]}, n {n}: {of[n]}" for n in sizes if isinstance(of[n], str)]
-        lines.append(f"| {titles[who]} | " + " | ".join(cells) + f" | {order} |")
+        notes += [f"- {title}, n {n}: {of[n]}" for n in sizes if isinstance(of[n], str)]
+        lines.append(f"| {title} | " + " | ".join(cells) + f" | {order} |")
     return "\n".join(lines + ([""] + notes if notes else []))
 
 
@@ -238,7 +238,7 @@ def finish(options, runs, memory, versions, absent, titles, taken, seconds):
         no_part = reasons(runs, titles)
         parts["peers"] = about + "\n\n" + table(runs, versions, titles) + ("\n\nNo part took:\n\n" + no_part if no_part else "")
     if memory:
-        parts["memory"] = f"{about}\n\n{memory_table(memory, titles)}"
+        parts["memory"] = f"{about}\n\n{memory_table(memory)}"
     os.makedirs(options.out, exist_ok=True)
     with open(os.path.join(options.out, "peers.md"), "w", encoding="utf-8") as file:
         file.write("\n\n".join(parts.values()) + "\n")

@@ -18,6 +18,7 @@ class Scenario:
     text: str
     goals: list = field(default_factory=list)  # (kind, scenario or None, ">=" or "<=", number)
     linear: bool = False
+    backward: bool = False  # with the forward pass: the result is dQ, dK and dV, one behind another
     B: int = 1
     H: int = 1
     Hk: int = 0
@@ -47,6 +48,9 @@ class Scenario:
             "v": (self.v, (self.B, self.Hk, self.M, self.Dv)),
             "o": (self.q, (self.B, self.H, self.N, self.Dv)),
         }
+        if self.backward:
+            of["d_o"] = of["o"]
+            of["o"] = (self.q, (sum(count_of(of[name][1]) for name in "qkv"),))
         if self.keep:
             of["keep"] = ("bool", (self.N, self.M))
         if self.bias:
@@ -81,6 +85,9 @@ def parse_problem(name, text):
     if words and words[0] == "linear":
         s.linear = True
         words = words[1:]
+    elif words and words[0] == "backward":
+        s.backward = True
+        words = words[1:]
     for word in words:
         size = SIZE.match(word)
         if size and s.linear:
@@ -113,6 +120,8 @@ def parse_problem(name, text):
             raise ValueError(f"{name}: {word}: peers know no such word")
     s.Hk = s.Hk or s.H
     s.k, s.v = s.k or s.q, s.v or s.q
+    if s.backward and (s.k != s.q or s.v != s.q):
+        raise ValueError(f"{name}: q, k and v are of one type with backward")
     if not (s.N and s.M and s.D):
         raise ValueError(f"{name}: a size is missing: {text}")
     return s

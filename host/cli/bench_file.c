@@ -39,7 +39,25 @@ static char *problem_of(char *line) {
     return *line ? line : NULL;
 }
 
-static int read_lines(char *text, const char *path, cla_bench_file *file) {
+/* The rest behind a first word; NULL: the text does not begin with it. */
+static char *behind(char *text, const char *word) {
+    const size_t length = strlen(word);
+    if (strncmp(text, word, length) != 0 || !text[length] || !strchr(" \t\r", text[length]))
+        return NULL;
+    return text + length + strspn(text + length, " \t\r");
+}
+
+static void add(char *problem, bool backward, cla_bench_file *file) {
+    char *rest = behind(problem, "backward");
+    if (behind(problem, "linear"))
+        file->linear++;
+    else if ((rest != NULL) != backward)
+        file->other++;
+    else
+        file->texts[file->count++] = rest ? rest : problem;
+}
+
+static int read_lines(char *text, const char *path, bool backward, cla_bench_file *file) {
     size_t lines = 1;
     for (const char *at = text; *at; at++)
         lines += *at == '\n';
@@ -54,17 +72,15 @@ static int read_lines(char *text, const char *path, cla_bench_file *file) {
         if (end)
             *end = '\0';
         char *problem = problem_of(here);
-        const bool linear = problem && strncmp(problem, "linear", 6) == 0 && strchr(" \t\r", problem[6]) != NULL;
-        file->skipped += linear;
-        if (problem && !linear)
-            file->texts[file->count++] = problem;
+        if (problem)
+            add(problem, backward, file);
     }
-    return file->count > before
-               ? CLA_EXIT_OK
-               : cla_fail(CLA_EXIT_USAGE, "bench: --file %s: there is no attention problem in it", path);
+    return file->count > before ? CLA_EXIT_OK
+                                : cla_fail(CLA_EXIT_USAGE, "bench: --file %s: there is no attention problem %s in it",
+                                           path, backward ? "with `backward`" : "without `backward`");
 }
 
-int cla_bench_file_read(const char *path, char *const *words, int word_count, cla_bench_file *file) {
+int cla_bench_file_read(const char *path, char *const *words, int word_count, bool backward, cla_bench_file *file) {
     int exit_status = CLA_EXIT_OK;
     *file = (cla_bench_file){.count = word_count};
     if (!path && word_count == 0)
@@ -76,7 +92,7 @@ int cla_bench_file_read(const char *path, char *const *words, int word_count, cl
         memcpy(file->texts, words, (size_t)word_count * sizeof *words);
     if (path)
         file->text = read_all(path, &exit_status);
-    return file->text ? read_lines(file->text, path, file) : exit_status;
+    return file->text ? read_lines(file->text, path, backward, file) : exit_status;
 }
 
 void cla_bench_file_free(cla_bench_file *file) {

@@ -140,8 +140,8 @@ static void put_script(const cla_bench *bench, const char *path, FILE *out) {
             480 + 27 * count, axis_text(bench->swept));
     cla_gnuplot_quoted(out, path);
     char title[CLA_PROBLEM_TEXT_MAX + 160];
-    snprintf(title, sizeof title, "Attention%s%s", family_count(bench) == 1 ? ", " : "",
-             family_count(bench) == 1 ? bench->problems[0].family : "");
+    snprintf(title, sizeof title, "Attention%s%s%s", bench->backward ? ", forward and backward" : "",
+             family_count(bench) == 1 ? ", " : "", family_count(bench) == 1 ? bench->problems[0].family : "");
     fprintf(out, "\nset title ");
     cla_gnuplot_quoted(out, title);
     fprintf(out, " noenhanced\n");

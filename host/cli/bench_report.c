@@ -60,6 +60,8 @@ static void print_measured(const cla_bench *bench, const cla_bench_entry *e, con
     printf("  %-10s  %-12s  %10.3f  %9.3f  %9.3f  %7.1f", e->device->info.spec, clattn_algorithm_name(e->algorithm),
            e->median_ms, e->min_ms, e->max_ms, e->gflops);
     print_ratio(base, base ? base->median_ms : 0, e->median_ms);
+    if (bench->backward)
+        printf("  %10.3f  %11.3f", e->forward_ms, e->backward_ms);
     printf("  %14s", transfers);
     print_ratio(base, base ? base->transfers_ms : 0, e->transfers_ms);
     print_share(bench, e);
@@ -69,9 +71,9 @@ static void print_measured(const cla_bench *bench, const cla_bench_entry *e, con
 static void print_head(const cla_bench *bench, const cla_bench_entry *base) {
     char ratio[64];
     ratio_heading(base, ratio, sizeof ratio);
-    printf("  %-10s  %-12s  %10s  %9s  %9s  %7s%*s  %14s%*s%s  %8s  %8s  %4s\n", "device", "algorithm", "median ms",
-           "min", "max", "GFLOP/s", base ? 9 : 0, ratio, "with transfers", base ? 9 : 0, ratio,
-           has_peaks(bench) ? "  of peak" : "", "peak MiB", "cold ms", "runs");
+    printf("  %-10s  %-12s  %10s  %9s  %9s  %7s%*s%s  %14s%*s%s  %8s  %8s  %4s\n", "device", "algorithm", "median ms",
+           "min", "max", "GFLOP/s", base ? 9 : 0, ratio, bench->backward ? "  forward ms  backward ms" : "",
+           "with transfers", base ? 9 : 0, ratio, has_peaks(bench) ? "  of peak" : "", "peak MiB", "cold ms", "runs");
 }
 
 static void print_peaks(const cla_bench *bench, size_t problem) {
@@ -93,7 +95,7 @@ void cla_bench_print_problem(const cla_bench *bench, size_t problem) {
     const size_t count = bench->device_count * bench->algorithm_count;
     const cla_bench_entry *entries = cla_bench_entry_at(bench, problem, 0, 0);
     size_t measured = 0;
-    printf("\n%s\n", bench->problems[problem].text);
+    printf("\n%s%s\n", bench->problems[problem].text, bench->backward ? ", forward and backward" : "");
     for (size_t i = 0; i < count; i++)
         measured += entries[i].state == CLA_BENCH_MEASURED;
     if (measured > 0)
@@ -220,9 +222,13 @@ static bool add_entry(cJSON *list, const cla_bench_entry *e) {
               add_number(o, "max_ms", e->max_ms);
     ok = ok && (e->transfers_ms >= 0 ? add_number(o, "transfers_ms", e->transfers_ms)
                                      : cJSON_AddNullToObject(o, "transfers_ms") != NULL);
-    ok = ok && add_number(o, "gflops", e->gflops) && cJSON_AddNumberToObject(o, "peak_bytes", (double)e->peak_bytes) &&
-         add_number(o, "cold_ms", e->cold_ms) && cJSON_AddNumberToObject(o, "repeats", e->repeats) &&
-         cJSON_AddStringToObject(o, "version", clattn_version());
+    if (ok && e->backward_ms > 0)
+        ok = add_number(o, "forward_ms", e->forward_ms) && add_number(o, "backward_ms", e->backward_ms) &&
+             add_number(o, "forward_gflops", e->forward_operations / e->forward_ms * 1e-6) &&
+             add_number(o, "backward_gflops", (e->operations - e->forward_operations) / e->backward_ms * 1e-6);
+    ok = ok && add_number(o, "operations", e->operations) && add_number(o, "gflops", e->gflops) &&
+         cJSON_AddNumberToObject(o, "peak_bytes", (double)e->peak_bytes) && add_number(o, "cold_ms", e->cold_ms) &&
+         cJSON_AddNumberToObject(o, "repeats", e->repeats) && cJSON_AddStringToObject(o, "version", clattn_version());
     const double share = cla_bench_share(e);
     if (ok && share > 0)
         ok = add_number(o, "peak_gflops", e->peak_gflops) && add_number(o, "peak_gbytes", e->peak_gbytes) &&

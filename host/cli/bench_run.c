@@ -2,7 +2,7 @@
 #define _POSIX_C_SOURCE 200809L /* nanosleep */
 
 #include "bench_run.h"
-#include "problem_data.h"
+#include "bench_call.h"
 #include "progress.h"
 #include "samples.h"
 #include <inttypes.h>
@@ -17,24 +17,15 @@
 #define QUICK_REPEATS 25
 #define DEFAULT_REPEATS 7
 
-enum { TENSORS = 7 }; /* q k v o keep bias sinks */
-
-/* A problem's tensors on one device. */
-typedef struct placed {
-    clattn_attention_args args;
-    clattn_buffer *buffers[TENSORS];
-    size_t bytes;
-} placed;
-
 /* An entry while it is measured. */
 typedef struct lane {
     cla_bench_entry *entry;
     clattn_context *context;
-    clattn_plan *plan;
-    clattn_attention_args host_args;  /* on host arrays, for the time with transfers */
-    double run_seconds, call_seconds; /* estimates */
+    clattn_plan *plan, *backward;             /* backward: NULL without one */
+    clattn_attention_backward_args host_args; /* on host arrays, for the time with transfers */
+    double run_seconds, forward_seconds;      /* of the last run: all of it, its forward pass */
     int runs_wanted, runs, calls_wanted, calls;
-    double *run_ms, *call_ms; /* samples */
+    double *run_ms, *forward_ms, *backward_ms, *call_ms; /* samples */
 } lane;
 
 cla_bench_entry *cla_bench_entry_at(const cla_bench *bench, size_t problem, size_t device, size_t algorithm) {
@@ -57,44 +48,30 @@ static bool note(cla_bench_entry *e, cla_bench_state state, const char *text) {
     return false;
 }
 
-/* ---- tensors on the device ---- */
-
-static bool place(clattn_context *context, const cla_problem_data *data, placed *p) {
-    *p = (placed){.args = data->args};
-    clattn_tensor *const tensors[TENSORS] = {&p->args.q,    &p->args.k,    &p->args.v,    &p->args.o,
-                                             &p->args.keep, &p->args.bias, &p->args.sinks};
-    const clattn_array *const arrays[TENSORS] = {&data->q,    &data->k,    &data->v,    &data->o,
-                                                 &data->keep, &data->bias, &data->sinks};
-    for (size_t i = 0; i < TENSORS; i++) {
-        if (arrays[i]->rank == 0)
-            continue;
-        if (clattn_buffer_create(context, arrays[i]->bytes, &p->buffers[i]) != CLATTN_OK ||
-            clattn_buffer_upload(p->buffers[i], 0, arrays[i]->data, arrays[i]->bytes) != CLATTN_OK)
-            return false;
-        p->bytes += arrays[i]->bytes;
-        *tensors[i] = clattn_tensor_buffer(p->buffers[i], arrays[i]->dtype, arrays[i]->rank, arrays[i]->shape);
-    }
-    return true;
-}
-
-static void unplace(placed *p) {
-    for (size_t i = 0; i < TENSORS; i++)
-        clattn_buffer_destroy(p->buffers[i]);
-    *p = (placed){0};
-}
-
 /* ---- single runs ---- */
 
-static bool run_once(lane *l, double *seconds) {
+/* Sets run_seconds and forward_seconds. */
+static bool run_once(lane *l) {
     const double start = cla_seconds();
-    const bool ok = clattn_plan_execute(l->plan, NULL) == CLATTN_OK && clattn_context_sync(l->context) == CLATTN_OK;
-    *seconds = cla_seconds() - start;
+    bool ok = clattn_plan_execute(l->plan, NULL) == CLATTN_OK && clattn_context_sync(l->context) == CLATTN_OK;
+    l->forward_seconds = cla_seconds() - start;
+    if (l->backward)
+        ok = ok && clattn_backward_plan_execute(l->backward, NULL) == CLATTN_OK &&
+             clattn_context_sync(l->context) == CLATTN_OK;
+    l->run_seconds = cla_seconds() - start;
     return ok || note(l->entry, CLA_BENCH_FAILED, clattn_last_error());
+}
+
+static void add_sample(lane *l) {
+    l->run_ms[l->runs] = 1e3 * l->run_seconds;
+    l->forward_ms[l->runs] = 1e3 * l->forward_seconds;
+    l->backward_ms[l->runs++] = 1e3 * (l->run_seconds - l->forward_seconds);
 }
 
 static bool call_once(lane *l, double *seconds) {
     const double start = cla_seconds();
-    const bool ok = clattn_attention(l->context, &l->host_args) == CLATTN_OK;
+    const bool ok = clattn_attention(l->context, &l->host_args.forward) == CLATTN_OK &&
+                    (!l->backward || clattn_attention_backward(l->context, &l->host_args) == CLATTN_OK);
     *seconds = cla_seconds() - start;
     return ok || note(l->entry, CLA_BENCH_FAILED, clattn_last_error());
 }
@@ -105,67 +82,49 @@ static void pause_between(void) {
     nanosleep(&moment, NULL);
 }
 
-/* Plan and first run, timed together, and the memory they took beside what other plans hold. */
-static bool first_run(lane *l, const placed *p) {
+static bool make_plans(lane *l, const cla_bench_place *p, bool backward) {
+    clattn_attention_backward_args args = p->args;
+    cla_bench_call_choose(&args, l->entry->algorithm);
+    return clattn_plan_create(l->context, &args.forward, &l->plan) == CLATTN_OK &&
+           (!backward || clattn_backward_plan_create(l->context, &args, &l->backward) == CLATTN_OK);
+}
+
+static bool count(lane *l) {
+    cla_bench_entry *e = l->entry;
+    clattn_plan_info forward, backward = {0};
+    if (clattn_plan_info_get(l->plan, &forward) != CLATTN_OK ||
+        (l->backward && clattn_plan_info_get(l->backward, &backward) != CLATTN_OK))
+        return note(e, CLA_BENCH_FAILED, clattn_last_error());
+    e->forward_operations = forward.operations;
+    e->operations = forward.operations + backward.operations;
+    e->moved_bytes = forward.moved_bytes + backward.moved_bytes;
+    return true;
+}
+
+/* Plans and first run, timed together, and the memory they took beside what other plans hold. */
+static bool first_run(lane *l, const cla_bench_place *p, const cla_bench_call *call) {
     cla_bench_entry *e = l->entry;
     uint64_t before, current, peak;
-    clattn_plan_info info;
-    clattn_attention_args args = p->args;
-    args.algorithm = clattn_algorithm_name(e->algorithm);
-    const size_t bytes = clattn_buffer_bytes(p->args.o.buffer);
-    memset(l->host_args.o.host, 0xff, bytes); /* NaN: what a run leaves out must not look right */
-    if (clattn_buffer_upload(p->args.o.buffer, 0, l->host_args.o.host, bytes) != CLATTN_OK)
+    if (!cla_bench_place_spoil(p, call))
         return note(e, CLA_BENCH_FAILED, clattn_last_error());
     clattn_context_memory_reset(l->context);
     clattn_context_memory(l->context, &before, &peak);
     pause_between();
     const double start = cla_seconds();
-    if (clattn_plan_create(l->context, &args, &l->plan) != CLATTN_OK)
+    if (!make_plans(l, p, call->backward))
         return note(e, CLA_BENCH_FAILED, clattn_last_error());
-    if (!run_once(l, &l->run_seconds))
+    if (!run_once(l))
         return false;
     e->cold_ms = 1e3 * (cla_seconds() - start);
     clattn_context_memory(l->context, &current, &peak);
     e->peak_bytes = p->bytes + (peak > before ? peak - before : 0);
-    if (clattn_plan_info_get(l->plan, &info) != CLATTN_OK)
-        return note(e, CLA_BENCH_FAILED, clattn_last_error());
-    e->operations = info.operations;
-    e->moved_bytes = info.moved_bytes;
-    return true;
+    return count(l);
 }
 
-/* ---- agreement ---- */
-
-static double allowed_difference(clattn_dtype dtype) {
-    return dtype == CLATTN_F64 ? 1e-10 : dtype == CLATTN_F32 ? 1e-4 : 2e-2; /* of values in [-1, 1) */
-}
-
-/* The result of the first algorithm of a problem. */
-typedef struct agreement {
-    clattn_array o;
-    const char *name; /* NULL: none has run yet */
-} agreement;
-
-/* A time means nothing when the result is wrong: what the algorithms give is compared with the first one's. */
-static bool agrees(lane *l, const placed *p, agreement *first) {
-    clattn_array mine = {0};
+static bool agrees(const lane *l, const cla_bench_place *p, cla_bench_agreement *first) {
     char text[256];
-    clattn_array *into = first->name ? &mine : &first->o;
-    bool ok = into->data || clattn_array_create(p->args.o.dtype, p->args.o.rank, p->args.o.shape, into) == CLATTN_OK;
-    ok = ok && clattn_buffer_download(p->args.o.buffer, 0, into->data, into->bytes) == CLATTN_OK;
-    if (!ok) {
-        note(l->entry, CLA_BENCH_FAILED, clattn_last_error());
-    } else if (!first->name) {
-        first->name = clattn_algorithm_name(l->entry->algorithm);
-    } else {
-        const double d = cla_largest_difference(&mine, &first->o);
-        ok = d <= allowed_difference(mine.dtype);
-        snprintf(text, sizeof text, "its result is off by %.3g from that of %s", d, first->name);
-        if (!ok)
-            note(l->entry, CLA_BENCH_FAILED, text);
-    }
-    clattn_array_free(&mine);
-    return ok;
+    return cla_bench_agrees(p, clattn_algorithm_name(l->entry->algorithm), first, text, sizeof text) ||
+           note(l->entry, CLA_BENCH_FAILED, text);
 }
 
 /* ---- one entry, up to where its turns begin ---- */
@@ -197,10 +156,10 @@ static bool admitted(const cla_bench *bench, const cla_bench_entry *e) {
            plain_operations(&e->problem->problem) <= UNASKED_OPERATIONS;
 }
 
-static bool applies(lane *l, const placed *p) {
+static bool applies(lane *l, const cla_bench_place *p, const cla_bench_call *call) {
     bool yes = false;
     const char *reason = NULL;
-    if (clattn_algorithm_applies(l->context, &p->args, l->entry->algorithm, &yes, &reason) != CLATTN_OK)
+    if (cla_bench_call_applies(l->context, call, &p->args, l->entry->algorithm, &yes, &reason) != CLATTN_OK)
         return note(l->entry, CLA_BENCH_FAILED, clattn_last_error());
     return yes || note(l->entry, CLA_BENCH_REFUSED, reason ? reason : "does not apply");
 }
@@ -211,10 +170,10 @@ static bool is_slow(const cla_bench *bench, const lane *l) { return 3 * l->run_s
 /* The second run says how long one takes: the first has builds in it. A long one is a sample already. */
 static bool second_run(const cla_bench *bench, lane *l) {
     double call;
-    if (l->run_seconds <= 3 * bench->limit_seconds && !run_once(l, &l->run_seconds))
+    if (l->run_seconds <= 3 * bench->limit_seconds && !run_once(l))
         return false;
     if (is_slow(bench, l))
-        l->run_ms[l->runs++] = 1e3 * l->run_seconds;
+        add_sample(l);
     return is_slow(bench, l) || call_once(l, &call);
 }
 
@@ -231,10 +190,11 @@ static void plan_turns(const cla_bench *bench, lane *l) {
                  wanted, l->calls_wanted ? "" : " and no transfers", limit);
 }
 
-static bool start(const cla_bench *bench, lane *l, const placed *p, agreement *first) {
+static bool start(const cla_bench *bench, lane *l, const cla_bench_place *p, const cla_bench_call *call,
+                  cla_bench_agreement *first) {
     cla_bench_entry *e = l->entry;
     const double expected = predicted(bench, e);
-    if (!admitted(bench, e) || !applies(l, p))
+    if (!admitted(bench, e) || !applies(l, p, call))
         return false;
     if (expected > bench->limit_seconds) {
         snprintf(e->note, sizeof e->note, "a run would take about %.0f s, the limit is %g s", expected,
@@ -243,12 +203,14 @@ static bool start(const cla_bench *bench, lane *l, const placed *p, agreement *f
         e->median_ms = 1e3 * expected;
         return false;
     }
-    l->run_ms = calloc((size_t)2 * CLA_BENCH_REPEATS_MAX, sizeof *l->run_ms);
+    l->run_ms = calloc((size_t)4 * CLA_BENCH_REPEATS_MAX, sizeof *l->run_ms);
     if (!l->run_ms)
         return note(e, CLA_BENCH_FAILED, "out of memory");
-    l->call_ms = l->run_ms + CLA_BENCH_REPEATS_MAX;
+    l->forward_ms = l->run_ms + CLA_BENCH_REPEATS_MAX;
+    l->backward_ms = l->forward_ms + CLA_BENCH_REPEATS_MAX;
+    l->call_ms = l->backward_ms + CLA_BENCH_REPEATS_MAX;
     cla_note_begin(-1, "first run of", clattn_algorithm_name(e->algorithm));
-    const bool ok = first_run(l, p) && agrees(l, p, first) && second_run(bench, l);
+    const bool ok = first_run(l, p, call) && agrees(l, p, first) && second_run(bench, l);
     cla_note_end();
     if (ok)
         plan_turns(bench, l);
@@ -268,12 +230,12 @@ static double mean(const double *values, int count) {
 static bool take_turn(lane *l, bool call) {
     double seconds;
     pause_between();
-    if (call ? !call_once(l, &seconds) : !run_once(l, &seconds))
+    if (call ? !call_once(l, &seconds) : !run_once(l))
         return false;
     if (call)
         l->call_ms[l->calls++] = 1e3 * seconds;
     else
-        l->run_ms[l->runs++] = 1e3 * seconds;
+        add_sample(l);
     return true;
 }
 
@@ -327,10 +289,13 @@ static void finish(lane *l) {
         e->mean_ms = mean(l->run_ms, l->runs);
         e->min_ms = l->run_ms[0];
         e->max_ms = l->run_ms[l->runs - 1];
+        e->forward_ms = l->backward ? cla_median(l->forward_ms, l->runs) : 0;
+        e->backward_ms = l->backward ? cla_median(l->backward_ms, l->runs) : 0;
         e->transfers_ms = l->calls > 0 ? cla_median(l->call_ms, l->calls) : -1;
         e->gflops = e->median_ms > 0 ? e->operations / e->median_ms * 1e-6 : 0;
     }
     clattn_plan_destroy(l->plan);
+    clattn_plan_destroy(l->backward);
     free(l->run_ms);
 }
 
@@ -374,11 +339,11 @@ static bool profile(cla_bench_entry *e, const clattn_attention_args *host_args) 
 
 /* Everything of one problem. */
 typedef struct session {
-    cla_problem_data data;
-    placed places[CLA_BENCH_DEVICES_MAX];
+    cla_bench_call call;
+    cla_bench_place places[CLA_BENCH_DEVICES_MAX];
     lane *lanes;
     size_t lane_count;
-    agreement first;
+    cla_bench_agreement first;
 } session;
 
 static void start_lane(cla_bench *bench, session *s, size_t problem, size_t i, bool fits) {
@@ -387,22 +352,22 @@ static void start_lane(cla_bench *bench, session *s, size_t problem, size_t i, b
     l->entry = cla_bench_entry_at(bench, problem, d, i % bench->algorithm_count);
     l->entry->transfers_ms = -1;
     l->context = bench->devices[d].context;
-    l->host_args = s->data.args;
-    l->host_args.algorithm = clattn_algorithm_name(l->entry->algorithm);
+    l->host_args = s->call.args;
+    cla_bench_call_choose(&l->host_args, l->entry->algorithm);
     if (!fits && admitted(bench, l->entry))
         note(l->entry, CLA_BENCH_FAILED, clattn_last_error());
     else if (fits)
-        start(bench, l, &s->places[d], &s->first);
+        start(bench, l, &s->places[d], &s->call, &s->first);
 }
 
 bool cla_bench_run(cla_bench *bench, size_t problem) {
     session s = {.lane_count = bench->device_count * bench->algorithm_count};
-    bool ok = cla_problem_data_create(&bench->problems[problem].problem, 1, &s.data) == CLATTN_OK;
+    bool ok = cla_bench_call_create(&bench->problems[problem].problem, bench->backward, &s.call);
     s.lanes = ok ? calloc(s.lane_count, sizeof *s.lanes) : NULL;
     ok = ok && s.lanes;
     for (size_t d = 0; ok && d < bench->device_count; d++) {
         bench->devices[d].samples = 0;
-        const bool fits = place(bench->devices[d].context, &s.data, &s.places[d]);
+        const bool fits = cla_bench_place_create(bench->devices[d].context, &s.call, &s.places[d]);
         for (size_t a = 0; a < bench->algorithm_count; a++)
             start_lane(bench, &s, problem, d * bench->algorithm_count + a, fits);
     }
@@ -413,11 +378,11 @@ bool cla_bench_run(cla_bench *bench, size_t problem) {
     for (size_t d = 0; ok && d < bench->device_count; d++)
         take_peaks(bench, problem, d);
     for (size_t i = 0; ok && bench->profile && i < s.lane_count; i++)
-        ok = profile(s.lanes[i].entry, &s.lanes[i].host_args);
+        ok = profile(s.lanes[i].entry, &s.lanes[i].host_args.forward);
     for (size_t d = 0; d < bench->device_count; d++)
-        unplace(&s.places[d]);
-    clattn_array_free(&s.first.o);
+        cla_bench_place_free(&s.places[d]);
+    cla_bench_agreement_free(&s.first);
     free(s.lanes);
-    cla_problem_data_free(&s.data);
+    cla_bench_call_free(&s.call);
     return ok;
 }

@@ -43,8 +43,10 @@ typedef struct cla_bench_entry {
     char note[256]; /* why it was not measured, or what was cut */
     double cold_ms; /* plan and first run, kernel builds included */
     double median_ms, mean_ms, min_ms, max_ms;
-    double transfers_ms; /* median of one call on host arrays; negative: not measured */
+    double forward_ms, backward_ms; /* medians of the two passes of these runs, each waited for; 0 without backward */
+    double transfers_ms;            /* median of one call on host arrays; negative: not measured */
     double operations, moved_bytes, gflops;
+    double forward_operations;       /* those of the forward pass */
     double peak_gflops, peak_gbytes; /* the best of samples between the runs, of reading moved_bytes; 0: not measured */
     cla_profile_report *profile;     /* NULL: none */
     uint64_t peak_bytes;             /* tensors and scratch */
@@ -60,6 +62,7 @@ typedef struct cla_bench {
     size_t *algorithms; /* indices */
     size_t algorithm_count;
     bool algorithms_given;
+    bool backward;            /* forward and backward pass are timed, together and each */
     int repeats;              /* 0: seven, more for what is quick */
     double limit_seconds;     /* for one entry */
     bool profile;             /* what is measured on OpenCL is profiled behind it */

@@ -14,7 +14,8 @@
 
 const char *const cla_help_bench =
     "Usage: clattn bench 'PROBLEM'... [--file F] [--sweep n=512:8192] [--devices LIST] [--algorithms LIST]\n"
-    "                    [--repeat N] [--limit SECONDS] [--peak] [--profile] [--json F] [--plot F] [--roofline F]\n"
+    "                    [--backward] [--repeat N] [--limit SECONDS] [--peak] [--profile] [--json F] [--plot F] "
+    "[--roofline F]\n"
     "\n"
     "Times attention on OpenCL devices and on CPU paths. A problem is one text, in quotes, words in any order:\n"
     "\n"
@@ -34,17 +35,23 @@ const char *const cla_help_bench =
     "  --devices LIST     with commas: opencl, opencl:gpu, opencl:0:0, cpu; the best OpenCL device and cpu if not "
     "given\n"
     "  --algorithms LIST  with commas, or `all`; if not given all but `reference`, which then runs only when small\n"
+    "  --backward         forward and backward pass, dQ, dK and dV: each run together, and each alone; an algorithm "
+    "runs\n"
+    "                     both. Operations of the backward pass are 2.5 times those of the forward one where v is d\n"
     "  --repeat N         timed runs of each; 7 if not given, and more of what is quick\n"
     "  --limit SECONDS    for the repeats of one algorithm on one problem; what would take longer is cut short and "
     "said\n"
     "                     (10)\n"
-    "  --file FILE        more problems, one a line: [NAME:] PROBLEM [; goals of bench/peers.py] # comment\n"
+    "  --file FILE        more problems, one a line: [NAME:] [backward] PROBLEM [; goals of bench/peers.py] # "
+    "comment;\n"
+    "                     with --backward those that say so, else the others\n"
     "  --peak             measures multiply-adds and reading in between; `of peak`: the time that they allow over "
     "ours\n"
     "  --profile          each kernel of each OpenCL device: time, GFLOP/s, GB/s, share of what the peaks allow\n"
     "  --roofline F.svg   its plot: GFLOP/s over operations per byte; needs gnuplot\n"
     "  --json FILE        a list of {problem, device, algorithm, median_ms, min_ms, max_ms, transfers_ms, gflops,\n"
-    "                     peak_bytes, cold_ms, ...}\n"
+    "                     peak_bytes, cold_ms, ...}, with --backward also forward_ms, backward_ms, forward_gflops,\n"
+    "                     backward_gflops\n"
     "  --plot FILE.svg    milliseconds over the swept size; needs gnuplot\n"
     "\n"
     "  --linear           problems are linear layers instead, as in 'm4096 n384 k1536 f32 bias gelu': rows, outputs,\n"
@@ -62,7 +69,8 @@ static const cla_arg_spec specs[] = {
     {"sweep", 0, CLA_ARG_VALUE},  {"devices", 0, CLA_ARG_VALUE},  {"algorithms", 0, CLA_ARG_VALUE},
     {"repeat", 0, CLA_ARG_VALUE}, {"limit", 0, CLA_ARG_VALUE},    {"json", 0, CLA_ARG_VALUE},
     {"plot", 0, CLA_ARG_VALUE},   {"file", 0, CLA_ARG_VALUE},     {"peak", 0, CLA_ARG_FLAG},
-    {"profile", 0, CLA_ARG_FLAG}, {"roofline", 0, CLA_ARG_VALUE}, {NULL, 0, CLA_ARG_FLAG}};
+    {"profile", 0, CLA_ARG_FLAG}, {"roofline", 0, CLA_ARG_VALUE}, {"backward", 0, CLA_ARG_FLAG},
+    {NULL, 0, CLA_ARG_FLAG}};
 
 /* ---- devices ---- */
 
@@ -160,6 +168,9 @@ static int read_numbers(cla_bench *bench, const cla_args *args) {
         return cla_fail(CLA_EXIT_USAGE, "bench: --limit %s: a number of seconds above 0 is needed", limit);
     bench->repeats = (int)repeats;
     bench->profile = cla_args_given(args, "profile") || cla_args_given(args, "roofline");
+    if (bench->profile && bench->backward)
+        return cla_fail(CLA_EXIT_USAGE, "bench: --profile and --roofline are of the forward pass alone, not with "
+                                        "--backward");
     return CLA_EXIT_OK;
 }
 
@@ -267,7 +278,9 @@ int cla_cmd_bench(int argc, char **argv) {
     int exit_status = cla_args_parse("bench", argc, argv, specs, 0, -1, "'PROBLEM'...", &args);
     if (exit_status != CLA_EXIT_OK)
         return exit_status;
-    exit_status = cla_bench_file_read(cla_args_value(&args, "file"), args.words, args.word_count, &file);
+    bench.backward = cla_args_given(&args, "backward");
+    exit_status =
+        cla_bench_file_read(cla_args_value(&args, "file"), args.words, args.word_count, bench.backward, &file);
     if (exit_status == CLA_EXIT_OK)
         exit_status = cla_bench_sweep(&bench, file.texts, file.count, cla_args_value(&args, "sweep"));
     if (exit_status == CLA_EXIT_OK)
@@ -282,8 +295,10 @@ int cla_cmd_bench(int argc, char **argv) {
         exit_status = make_meters(&bench);
     if (exit_status == CLA_EXIT_OK)
         exit_status = make_entries(&bench);
-    if (file.skipped > 0 && exit_status == CLA_EXIT_OK)
-        printf("%zu linear layers of --file are no attention: not run\n", file.skipped);
+    if (file.linear > 0 && exit_status == CLA_EXIT_OK)
+        printf("%zu linear layers of --file are no attention: not run\n", file.linear);
+    if (file.other > 0 && exit_status == CLA_EXIT_OK)
+        printf("%zu problems of --file are %s --backward: not run\n", file.other, bench.backward ? "without" : "for");
     if (exit_status == CLA_EXIT_OK)
         exit_status = run(&bench, &outputs);
     cla_outputs_free(&outputs);

@@ -31,6 +31,10 @@ static clattn_status random_reals(clattn_dtype dtype, int rank, const int64_t *s
     return status;
 }
 
+clattn_status cla_random_reals(clattn_dtype dtype, int rank, const int64_t *shape, uint64_t seed, clattn_array *array) {
+    return random_reals(dtype, rank, shape, &seed, array);
+}
+
 static clattn_status random_keep(const int64_t *shape, uint64_t *state, clattn_array *array) {
     const clattn_status status = clattn_array_create(CLATTN_BOOL, 2, shape, array);
     for (size_t i = 0; status == CLATTN_OK && i < array->bytes; i++)
@@ -212,4 +216,19 @@ double cla_largest_difference(const clattn_array *a, const clattn_array *b) {
         done += n;
     }
     return worst;
+}
+
+double cla_largest(const clattn_array *a) {
+    const size_t size = clattn_dtype_size(a->dtype), count = a->bytes / size;
+    double most = 0;
+    for (size_t done = 0; done < count;) {
+        double x[512];
+        const size_t n = count - done < 512 ? count - done : 512;
+        if (clattn_convert(x, CLATTN_F64, (const char *)a->data + done * size, a->dtype, n) != CLATTN_OK)
+            return INFINITY;
+        for (size_t i = 0; i < n; i++)
+            most = fmax(most, fabs(x[i]));
+        done += n;
+    }
+    return most;
 }

@@ -22,7 +22,12 @@ typedef struct cla_problem_data {
 clattn_status cla_problem_data_create(const cla_problem_text *problem, uint64_t seed, cla_problem_data *data);
 void cla_problem_data_free(cla_problem_data *data);
 
+/* Uniform in [-1, 1). */
+clattn_status cla_random_reals(clattn_dtype dtype, int rank, const int64_t *shape, uint64_t seed, clattn_array *array);
+
 /* Between results of one type and size; infinite where one alone is NaN. */
 double cla_largest_difference(const clattn_array *a, const clattn_array *b);
+/* The largest absolute value; NaN does not count. */
+double cla_largest(const clattn_array *a);
 
 #endif

@@ -75,6 +75,29 @@ says "all algorithms: blas" '^  cpu +blas .* 1\.00x '
 says "the crossover" '^b1 h2 d16 f32: opencl:[0-9:]+ (is ahead of cpu|overtakes cpu|does not overtake cpu)'
 says "the crossover with transfers" 'transfers included \('
 
+# ---- forward and backward pass ----
+run 2 "a profile of both passes" 'n8 d8' --backward --profile
+says "a profile of both passes" 'of the forward pass alone'
+run 0 "both passes" 'h2 d8' --sweep n=8:16 --backward --devices cpu --algorithms reference,blas --repeat 2 \
+    --json "$work/c.json" --plot "$work/c.svg"
+says "both passes" '^b1 h2 n16 d8 f32, forward and backward$'
+says "both passes, each alone" 'vs (blas|reference) +forward ms +backward ms +with transfers'
+says "both passes: two algorithms" '^  cpu +blas( +[0-9.]+){4} '
+holds "JSON of both passes" [ "$(grep -c '"backward_ms":' "$work/c.json")" -eq 4 ]
+holds "operations: 3.5 times 4 n^2 d of each head" grep -q '"operations":[[:space:]]*57344,' "$work/c.json"
+holds "the plot says both passes" grep -q 'Attention, forward and backward' "$work/c.svg"
+run 1 "no backward pass" 'n8 d8' --backward --algorithms fused_split
+says "no backward pass" 'fused_split cannot: it has no backward pass'
+run 0 "both passes on all devices" 'h2 n40 d16 causal' --backward --repeat 1
+says "both passes on a device" '^  opencl:[0-9:]+ +fused_lanes '
+printf 'a: n8 d8\nb: backward n9 d8 ; torch>=1\nc: linear m8 n8 k8\n' >"$work/mixed.txt"
+run 0 "a file with both" --file "$work/mixed.txt" --backward --devices cpu --algorithms reference --repeat 1
+says "a file with both: backward" '^b1 h1 n9 d8 f32, forward and backward$'
+says "a file with both: what is left out" '^1 problems of --file are without --backward: not run$'
+run 0 "a file without backward" --file "$work/mixed.txt" --devices cpu --algorithms reference --repeat 1
+says "a file without backward" '^b1 h1 n8 d8 f32$'
+says "a file without backward: what is left out" '^1 problems of --file are for --backward: not run$'
+
 # ---- gnuplot is missing: said before anything is measured ----
 mkdir "$work/bin"
 ln -s "$(command -v sh)" "$work/bin/sh"

@@ -24,7 +24,8 @@ run() { # STATUS NAME ARGUMENTS...
 # ---- wrong use ----
 run 2 "an unknown peer" --peers torc
 run 2 "an unknown scenario" --peers none --only nosuch
-for line in 'a: b1 n8' 'a: n8 d8 fast' 'n8 d8' 'a: n8 d8 ; peer>=1' 'a: n8 d8 ; faster(b)>=1' 'a: linear m8 n8 d8' 'a: n8 d8 ; order>=1'; do
+for line in 'a: b1 n8' 'a: n8 d8 fast' 'n8 d8' 'a: n8 d8 ; peer>=1' 'a: n8 d8 ; faster(b)>=1' 'a: linear m8 n8 d8' 'a: n8 d8 ; order>=1' \
+    'a: backward n8 d32 kv=q8_0'; do
     echo "$line" >"$work/wrong.txt"
     run 2 "a file that says $line" --peers none --scenarios "$work/wrong.txt"
 done
@@ -49,11 +50,12 @@ brain:   b1 h2 n40 d16 bf16
 mixed:   b1 h4 q1 k64 d32 kv=q8_0
 layer:   linear m5 n7 k9
 gelu:    linear m5 n7 k9 bias gelu
+train:   backward b2 h4/2 q30 k40 d16 causal=bottom-right
 END
 run 0 "problems" --peers numpy --scenarios "$work/some.txt"
-says "problems" '^9 scenarios, .* 0 wrong results'
+says "problems" '^10 scenarios, .* 0 wrong results'
 says "goals" '^goals: 5, met [45], missed 0, not measured [01]$'
-for name in full causal window masks half brain mixed layer gelu; do
+for name in full causal window masks half brain mixed layer gelu train; do
     says "a row for $name" "^\\| \`$name\` \\|" "$work/results/peers.md"
     says "JSON for $name" "\"name\": \"$name\"" "$work/results/peers.json"
 done
@@ -73,6 +75,7 @@ says "a goal that cannot be met" 'fma >= 2: 0\.[0-9]+ \*\*missed\*\*'
 printf '# x\n<!-- peers -->\nold\n<!-- /peers -->\nrest\n<!-- memory -->\n<!-- /memory -->\n' >"$work/doc.md"
 run 0 "memory" --peers none --problem 'n8 d8' --memory --memory-sizes 128,256 --docs "$work/doc.md"
 says "memory" '^\| clattn \| [0-9.]+ \| [0-9.]+ \|' "$work/doc.md"
+says "memory of both passes" '^\| clattn, forward and backward \| [0-9.]+ \| [0-9.]+ \|' "$work/doc.md"
 says "the document's table" '^\| `problem` \| n8 d8 \|' "$work/doc.md"
 says "the rest stays" '^rest$' "$work/doc.md"
 if grep -q '^old$' "$work/doc.md"; then not_ok "the old part is still there"; else ok; fi
@@ -81,9 +84,11 @@ if grep -q '^old$' "$work/doc.md"; then not_ok "the old part is still there"; el
 printf '# x\n<!-- accuracy -->\nold\n<!-- /accuracy -->\n' >"$work/doc.md"
 ends 0 "accuracy" python3 "$root/bench/accuracy.py" --build "$build" --queries 1 --docs "$work/doc.md"
 says "accuracy: ours" '^\| f32 \| `fused_lanes` \|( [0-9.e-]+ \([0-9.]+\) \|){5}$' "$work/doc.md"
+says "accuracy: gradients" '^\| x10 \| `fused_lanes` \|( [0-9.e-]+ \([0-9.]+\) \|){3}$' "$work/doc.md"
 says "accuracy: peers are counted" '^[012] peers, [012] absent$' "$work/err"
 if python3 -c 'import torch' 2>/dev/null; then
     says "accuracy: PyTorch" '^\| bf16 \| PyTorch \|( [0-9.e-]+ \([0-9.]+\) \|){4} - \|$' "$work/doc.md"
+    says "accuracy: PyTorch's gradients" '^\| x3 \| PyTorch \|( [0-9.e-]+ \([0-9.]+\) \|){3}$' "$work/doc.md"
 else
     says "PyTorch is absent" '^skipped peer torch: ' "$work/err"
 fi
