@@ -283,6 +283,18 @@ Test(verify, rows_below_one_and_absent_arguments_are_refused) {
     cr_assert_eq(clattn_verify(&f.args, 1, NULL, &v), CLATTN_E_SHAPE);
 }
 
+Test(verify, dropout_is_refused) {
+    fixture f;
+    clattn_verification v;
+    make(&f);
+    f.args.weights = (clattn_tensor){0};
+    f.args.dropout = 0.5;
+    run(&f);
+    FAILS(clattn_verify(&f.args, 1, NULL, &v), CLATTN_E_UNSUPPORTED,
+          "verify: rows are not computed again with dropout");
+    FAILS(clattn_verify(&f.args, CLATTN_ALL_ROWS, NULL, &v), CLATTN_E_UNSUPPORTED, "verify: ");
+}
+
 /* ---- every option, on every device ---- */
 
 static const char *const problems[] = {

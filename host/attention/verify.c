@@ -358,6 +358,7 @@ clattn_status cla_verify_problem(const cla_problem *p, int64_t rows, const clatt
     session s = {.result = result};
     *result = (clattn_verification){.ok = true};
     CLA_CHECK(rows > 0, CLATTN_E_ARGUMENT, "verify: %lld rows; give 1 or more, or CLATTN_ALL_ROWS", (long long)rows);
+    CLA_CHECK(p->dropout == 0, CLATTN_E_UNSUPPORTED, "verify: rows are not computed again with dropout");
     CLA_TRY(check_exact(p, rows, exact));
     CLA_TRY(cla_host_problem_init(p, &host));
     CLA_TRY(clattn_context_create("cpu", NULL, &s.cpu));

@@ -41,8 +41,8 @@ typedef struct clattn_verification {
  *             results; with CLATTN_ALL_ROWS
  * Of fewer than all rows, column_sums are not judged, nor weights that are no plain P of all rows and heads.
  * Special   infinity behind a weight that underflows: NaN and infinity are both right.
- * Errors    those of clattn_attention; CLATTN_E_ARGUMENT (rows below 1). That a result is wrong is none: see
- *           result->ok. */
+ * Errors    those of clattn_attention; CLATTN_E_ARGUMENT (rows below 1); CLATTN_E_UNSUPPORTED (dropout). That a result
+ *           is wrong is none: see result->ok. */
 CLATTN_API clattn_status clattn_verify(const clattn_attention_args *args, int64_t rows,
                                        const clattn_tensor exact[CLATTN_VERDICTS], clattn_verification *result);
 /* One line about the first wrong output: tensor, place, got, expected, error, allowed; "" when all is right.
