@@ -113,6 +113,44 @@ static void seeds(clattn_context *context, const char *algorithm) {
 
 Test(dropout, other_seeds_and_offsets_drop_other_weights) { on_each_dropping(seeds); }
 
+/* One plan, a step of training after another: as calls with the seed and offset of the step. */
+static void steps(clattn_context *context, const char *algorithm) {
+    static float wanted[ROWS * M];
+    clattn_plan *plan = NULL;
+    call *x = start();
+    x->args.algorithm = algorithm;
+    x->args.dropout = 0.5;
+    const clattn_tensor *const tensors[] = {&x->args.q, &x->args.k, &x->args.v, &x->args.o};
+    clattn_attention_args bound = x->args;
+    clattn_tensor *const own[] = {&bound.q, &bound.k, &bound.v, &bound.o};
+    for (int i = 0; i < 4; i++) {
+        const size_t bytes = (size_t)clattn_tensor_elements(tensors[i]) * sizeof(float);
+        SUCCEEDS(clattn_buffer_create(context, bytes, &own[i]->buffer));
+        SUCCEEDS(clattn_buffer_upload(own[i]->buffer, 0, tensors[i]->host, bytes));
+        own[i]->host = NULL;
+    }
+    SUCCEEDS(clattn_plan_create(context, &bound, &plan));
+    for (int step = 0; step < 3; step++) {
+        x->args.dropout_seed = bound.dropout_seed = step > 0 ? 5 : 0;
+        x->args.dropout_offset = bound.dropout_offset = step > 1 ? 9 : 0;
+        bound.dropout = 0.25; /* is the plan's */
+        SUCCEEDS(clattn_attention(context, &x->args));
+        memcpy(wanted, x->o, sizeof wanted);
+        SUCCEEDS(clattn_plan_execute(plan, &bound));
+        SUCCEEDS(clattn_buffer_download(bound.o.buffer, 0, x->o, sizeof x->o));
+        cr_expect_arr_eq(x->o, wanted, sizeof wanted, "%s, step %d", algorithm, step);
+        SUCCEEDS(clattn_plan_execute(plan, NULL)); /* those of the last execution */
+        SUCCEEDS(clattn_buffer_download(bound.o.buffer, 0, x->o, sizeof x->o));
+        cr_expect_arr_eq(x->o, wanted, sizeof wanted, "%s, step %d again", algorithm, step);
+    }
+    clattn_plan_destroy(plan);
+    for (int i = 0; i < 4; i++)
+        clattn_buffer_destroy(own[i]->buffer);
+    free(x);
+}
+
+Test(dropout, a_plan_takes_seed_and_offset_of_each_execution) { on_each_dropping(steps); }
+
 Test(dropout, of_nothing_is_none_bit_for_bit) {
     clattn_context *context;
     static float without[ROWS * M];

@@ -116,7 +116,7 @@ typedef struct clattn_attention_args {
     /* Rows of the result, spread over batches, heads and queries, that each execution computes again on the CPU by
      * plain loops; it then waits for the device, and ends in CLATTN_E_VERIFY with tensor, place, got, expected, error
      * and allowed where one is wrong. 0: none; CLATTN_ALL_ROWS: all. What is allowed: clattn_verify in clattn/verify.h.
-     */
+     * Not with dropout. */
     int64_t self_check;
 } clattn_attention_args;
 
@@ -198,7 +198,8 @@ CLATTN_API const char *clattn_plan_variant(const clattn_plan *plan, size_t index
  * Errors   CLATTN_E_ARGUMENT (of another context), CLATTN_E_LIMIT (too small). */
 CLATTN_API clattn_status clattn_plan_set_workspace(clattn_plan *plan, clattn_buffer *workspace);
 /* Enqueues and returns. tensors: the same layout (dtypes, shapes, strides) with other buffers and offsets, of which
- * only tensors are read; NULL: those of the last execution, at first those of creation.
+ * only tensors, dropout_seed and dropout_offset are read; NULL: those of the last execution, at first those of
+ * creation.
  * Errors   CLATTN_E_SHAPE (another layout), CLATTN_E_ARGUMENT, CLATTN_E_UNSUPPORTED, CLATTN_E_LIMIT, CLATTN_E_VERIFY
  *          (self_check, for which it waits), the device's. */
 CLATTN_API clattn_status clattn_plan_execute(clattn_plan *plan, const clattn_attention_args *tensors);

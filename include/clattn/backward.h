@@ -49,7 +49,7 @@ CLATTN_API clattn_status clattn_attention_backward(clattn_context *context, cons
  * Errors   those of clattn_attention_backward. *plan is NULL then. */
 CLATTN_API clattn_status clattn_backward_plan_create(clattn_context *context,
                                                      const clattn_attention_backward_args *args, clattn_plan **plan);
-/* As clattn_plan_execute: tensors with the same layout, or NULL.
+/* As clattn_plan_execute: tensors with the same layout, of which dropout_seed and dropout_offset are read too, or NULL.
  * Errors   those of clattn_plan_execute, and CLATTN_E_ARGUMENT (a plan of the forward pass). */
 CLATTN_API clattn_status clattn_backward_plan_execute(clattn_plan *plan, const clattn_attention_backward_args *tensors);
 
