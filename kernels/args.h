@@ -60,7 +60,7 @@ typedef struct cla_attention_args {
     cl_long scale_bits;       /* of the scale as double, for f64 */
     cl_long part_0;           /* sums of splits in scratch: one after another for a row, rows [B, H, N] */
     cl_long added_0, added_b; /* packed score masks in scratch, and from batch to batch; 0: all share them */
-    cl_long dropout_key;      /* of philox.clh */
+    cl_long dropout_key;      /* of lanes_dropout.clh */
     cl_long kept_bits;        /* of 1 / (1 - p) as double, for f64 */
     cl_int N, M, D, Dv;
     cl_int H, group;        /* query heads; query heads per key head */

@@ -84,5 +84,6 @@ double oracle_kept(const oracle_case *c, int64_t b, int64_t h, int64_t i, int64_
     if (p == 0)
         return 1;
     const double word = random_word(c->config.seed + 3 * 0x9E3779B97F4A7C15ull, counter, (int)(j % 4));
-    return word < floor(p * 4294967296.0 + 0.5) ? 0 : 1 / (1 - p);
+    const double all = 4294967296.0, dropped = fmin(floor(p * all + 0.5), all - 1);
+    return word < dropped ? 0 : all / (all - dropped);
 }

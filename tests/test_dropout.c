@@ -6,26 +6,21 @@
 #include <math.h>
 #include <stdlib.h>
 
-Test(dropout, words_are_those_of_philox) {
-    /* The authors' known answers, Random123 kat_vectors: philox4x32 10. */
-    uint32_t zeros[4] = {0}, ones[4] = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
-    uint32_t pi[4] = {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344};
-    const uint32_t of_zeros[] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
-    const uint32_t of_ones[] = {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd};
-    const uint32_t of_pi[] = {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1};
-    cla_dropout_words(0, zeros);
-    cla_dropout_words(UINT64_MAX, ones);
-    cla_dropout_words(0x299f31d0a4093822u, pi);
-    cr_expect_arr_eq(zeros, of_zeros, sizeof of_zeros);
-    cr_expect_arr_eq(ones, of_ones, sizeof of_ones);
-    cr_expect_arr_eq(pi, of_pi, sizeof of_pi);
-}
-
 Test(dropout, bounds_are_those_of_the_probability) {
     cr_expect_eq(cla_dropout_of(0, 1).bound, 0);
     cr_expect_eq(cla_dropout_of(0.5, 1).bound, 0x80000000u);
     cr_expect_eq(cla_dropout_of(nextafter(1, 0), 1).bound, UINT32_MAX);
-    cr_expect_float_eq(cla_dropout_of(0.75, 1).kept, 4, 1e-15);
+    cr_expect_eq(cla_dropout_of(0.75, 1).kept, 4);
+}
+
+/* A weight is what it was, on average: kept times the share that is kept. */
+Test(dropout, what_is_kept_makes_up_for_what_is_dropped) {
+    const double list[] = {0, 0x1p-34, 0x1p-33, 1e-9, 0.1, 0.3, 0.999, 1 - 0x1p-32, 1 - 0x1p-34, nextafter(1, 0)};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        const cla_dropout d = cla_dropout_of(list[i], 1);
+        cr_expect_float_eq(d.kept * (1 - d.bound * 0x1p-32), 1, 1e-15, "p %g", list[i]);
+        cr_expect(fabs(d.bound * 0x1p-32 - list[i]) <= 0x1p-32, "p %g", list[i]);
+    }
 }
 
 /* ---- calls whose values are 1: a row of O is then what is left of its weights ---- */
@@ -150,6 +145,32 @@ static void steps(clattn_context *context, const char *algorithm) {
 }
 
 Test(dropout, a_plan_takes_seed_and_offset_of_each_execution) { on_each_dropping(steps); }
+
+/* The smallest p that is none, in f64, where 1 / (1 - p) is not 1; and the largest, by which all is dropped. */
+static void edges(clattn_context *context, const char *algorithm) {
+    static double q[B * H * N * 4], o[2][ROWS * M];
+    clattn_device_info info;
+    const int64_t q_shape[] = {B, H, N, 4}, o_shape[] = {B, H, N, M};
+    SUCCEEDS(clattn_context_info(context, &info));
+    call *x = start();
+    x->args.algorithm = algorithm;
+    x->args.dropout = nextafter(1, 0);
+    SUCCEEDS(clattn_attention(context, &x->args));
+    for (int at = 0; at < ROWS * M; at++)
+        cr_assert_eq(x->o[at], 0, "%s: %g", algorithm, x->o[at]);
+    for (int i = 0; i < B * H * N * 4; i++)
+        q[i] = (i % 7) - 3;
+    x->args.q = clattn_tensor_host(q, CLATTN_F64, 4, q_shape);
+    for (int i = 0; i < 2 && info.has_f64; i++) {
+        x->args.o = clattn_tensor_host(o[i], CLATTN_F64, 4, o_shape);
+        x->args.dropout = i == 0 ? 0 : 0x0.ffp-33;
+        SUCCEEDS(clattn_attention(context, &x->args));
+    }
+    cr_expect_arr_eq(o[0], o[1], sizeof o[0], "%s", algorithm);
+    free(x);
+}
+
+Test(dropout, of_the_smallest_p_is_none_and_of_the_largest_all) { on_each_dropping(edges); }
 
 Test(dropout, of_nothing_is_none_bit_for_bit) {
     clattn_context *context;

@@ -80,8 +80,8 @@ CLONES static bool all_finite(const REAL *x, int64_t n) {
 /* Weights of keys [j0, j1), some of which are dropped; an excluded one stays -0.0. */
 static void drop_row(const cla_dropout *dropout, int64_t b, int64_t h, int64_t i, int64_t j0, int64_t j1, REAL *s) {
     for (int64_t j = j0; j < j1;) {
-        uint32_t words[4] = {(uint32_t)(j / 4), (uint32_t)i, (uint32_t)h, (uint32_t)b};
-        cla_dropout_words(dropout->key, words);
+        uint32_t words[4];
+        cla_dropout_words(dropout, b, h, i, j, words);
         for (int64_t last = j - j % 4 + 4; j < last && j < j1; j++)
             s[j - j0] *= words[j % 4] < dropout->bound ? 0 : (REAL)dropout->kept;
     }

@@ -6,6 +6,7 @@
 #include "attention/mask.h"
 #include "attention/pages.h"
 #include "attention/results.h"
+#include "base/dropout.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "tensor/dtype.h"
@@ -226,7 +227,7 @@ static clattn_status take_sinks(cla_problem *p, const clattn_attention_args *arg
 static clattn_status take_dropout(cla_problem *p, const clattn_attention_args *args) {
     if (!(args->dropout >= 0 && args->dropout < 1))
         return cla_error(CLATTN_E_ARGUMENT, "dropout: %g; it is a probability from 0 (none) to below 1", args->dropout);
-    p->dropout = args->dropout;
+    p->dropout = cla_dropout_probability(args->dropout);
     p->dropout_key = args->dropout_seed + UINT64_C(0x9E3779B97F4A7C15) * args->dropout_offset;
     return CLATTN_OK;
 }
@@ -269,7 +270,7 @@ static clattn_status init(cla_problem *problem, const clattn_attention_args *arg
         CLA_TRY(cla_gradients_take(&p, gradients));
     CLA_CHECK(args->self_check >= 0, CLATTN_E_ARGUMENT, "self_check: %lld rows; give 0 (none) or more",
               (long long)args->self_check);
-    CLA_CHECK(args->self_check == 0 || args->dropout == 0, CLATTN_E_UNSUPPORTED,
+    CLA_CHECK(args->self_check == 0 || p.dropout == 0, CLATTN_E_UNSUPPORTED,
               "self_check: rows are not computed again with dropout");
     p.self_check = args->self_check;
     p.max_workspace = args->max_workspace;

@@ -41,7 +41,7 @@ typedef struct cla_problem {
     int64_t *form_queries, *form_heads; /* which rows of weights there are: owned, or NULL for all */
     int64_t row_count, head_count;      /* rows and heads that weights are of */
     double scale, softcap;
-    double dropout;                   /* p; 0: none */
+    double dropout;                   /* p as it is taken, a multiple of 2^-32; 0: none */
     uint64_t dropout_key;             /* of Philox, from seed and offset */
     int64_t left, right;              /* of the window, at most 2^32 */
     cla_batch *batches;               /* [B], owned; NULL where neither interval masks nor ALiBi need it */

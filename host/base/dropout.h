@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which weights dropout drops: the same on every device and in both passes, whatever the tiles (kernels: philox.clh).
- * Weight (b, h, i, j) is judged by word j % 4 of Philox4x32-10 of the counter (j / 4, i, h, b).
- * Source: Salmon, Moraes, Dror, Shaw 2011. */
+/* Which weights dropout drops: the same on every device and in both passes, whatever the tiles (kernels by vectors:
+ * lanes_dropout.clh). Weight (b, h, i, j) is judged by word j % 4 of Philox (base/philox.h) of the counter
+ * (j / 4, i, h, b). */
 #ifndef CLA_DROPOUT_H
 #define CLA_DROPOUT_H
 
@@ -13,10 +13,12 @@ typedef struct cla_dropout {
     double kept;    /* what others are multiplied by: 1 / (1 - p) */
 } cla_dropout;
 
-/* p in [0, 1). */
+/* What p in [0, 1) is taken as: the nearest multiple of 2^-32 below 1, so that kept is right for what is dropped, and 1
+ * where nothing is. */
+double cla_dropout_probability(double p);
 cla_dropout cla_dropout_of(double p, uint64_t key);
-/* counter becomes four random words. */
-void cla_dropout_words(uint64_t key, uint32_t counter[4]);
+/* Those of key j and of the others with the same j / 4. */
+void cla_dropout_words(const cla_dropout *dropout, int64_t b, int64_t h, int64_t i, int64_t j, uint32_t words[4]);
 /* 0 or kept. */
 double cla_dropout_factor(const cla_dropout *dropout, int64_t b, int64_t h, int64_t i, int64_t j);
 

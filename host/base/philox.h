@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Philox 4x32-10: random bits by their place, the same as those of kernels/philox.clh. */
+/* Philox 4x32-10: random bits by their place, the same as those of kernels/philox.clh and lanes_dropout.clh. */
 #ifndef CLA_PHILOX_H
 #define CLA_PHILOX_H
 

@@ -77,10 +77,10 @@ typedef struct clattn_attention_args {
     const float *alibi_slopes; /* host array [H], NULL: none; see clattn_alibi_slopes */
     clattn_tensor sinks;       /* optional [H], type of the sums: a logit in the row's sum, without a value */
 
-    /* Each weight is dropped with probability p in [0, 1), others are multiplied by 1 / (1 - p); 0: none. Which are,
-     * say seed, offset (one for each step of training) and (b, h, i, j): the same on every device, forward and
-     * backward. LSE, state, weights and what is made of them are those before. Philox4x32-10, whose four words are keys
-     * j to j + 3. */
+    /* Each weight is dropped with probability p in [0, 1), others are multiplied by 1 / (1 - p); 0: none. p is taken as
+     * a multiple of 2^-32. Which are, say seed, offset (one for each step of training) and (b, h, i, j): the same on
+     * every device, forward and backward. LSE, state, weights and what is made of them are those before. Philox4x32-10,
+     * whose four words are keys j to j + 3. */
     double dropout;
     uint64_t dropout_seed, dropout_offset;
 
