@@ -107,6 +107,7 @@ Test(backward, gradients_lie_over_nothing_else) {
     REFUSED(args.d_v.host = x->v, CLATTN_E_ARGUMENT, "d_v: lies over v");
     REFUSED(args.d_sinks.host = x->sinks, CLATTN_E_ARGUMENT, "d_sinks: lies over sinks");
     REFUSED(args.d_q.host = x->state, CLATTN_E_ARGUMENT, "d_q: lies over state");
+    REFUSED(args.d_sinks.host = x->bias + 3, CLATTN_E_ARGUMENT, "d_sinks: lies over bias"); /* which is one for all b */
     clattn_attention_args forward = x->args.forward;
     forward.state.host = x->o;
     FAILS(clattn_attention(x->context, &forward), CLATTN_E_ARGUMENT, "o: lies over state");

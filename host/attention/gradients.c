@@ -90,17 +90,23 @@ static clattn_status take_gradient(cla_problem *p, const gradient *g) {
     return CLATTN_OK;
 }
 
-/* No gradient may lie over an input or another gradient. */
-static clattn_status check_apart(const cla_problem *p, const gradient list[GRADIENTS]) {
+/* No gradient may lie over an input or another gradient. Of the views that the caller gave: a broadcast one is dense
+ * there. */
+static clattn_status check_apart(const clattn_attention_backward_args *a, const gradient list[GRADIENTS]) {
+    enum { INPUTS = 10 };
+    static const char *const names[INPUTS] = {"q", "k", "v", "o", "state", "keep", "drop", "bias", "sinks", "d_o"};
+    const clattn_attention_args *f = &a->forward;
+    const clattn_tensor *const inputs[INPUTS] = {&f->q,    &f->k,    &f->v,    &f->o,     &f->state,
+                                                 &f->keep, &f->drop, &f->bias, &f->sinks, &a->d_o};
     for (int i = 0; i < GRADIENTS; i++) {
         for (int j = i + 1; j < GRADIENTS; j++)
             if (cla_view_meets(list[i].t, list[j].t))
                 return cla_error(CLATTN_E_ARGUMENT, "%s: lies over %s; give it memory of its own", list[i].name,
                                  list[j].name);
-        for (int j = 0; j < CLA_TENSORS; j++)
-            if (!cla_tensor_written(p, j) && cla_view_meets(list[i].t, cla_tensor_read(p, j)))
+        for (int j = 0; j < INPUTS; j++)
+            if (cla_view_meets(list[i].t, inputs[j]))
                 return cla_error(CLATTN_E_ARGUMENT, "%s: lies over %s; give it memory of its own", list[i].name,
-                                 cla_tensor_fields[j].name);
+                                 names[j]);
     }
     return CLATTN_OK;
 }
@@ -130,7 +136,7 @@ clattn_status cla_gradients_take(cla_problem *p, const clattn_attention_backward
     mark_broadcast(p);
     if (p->ragged) /* as cla_sequences_take leaves q, k, v, o */
         p->state.stride[0] = p->d_o.stride[0] = p->d_q.stride[0] = p->d_k.stride[0] = p->d_v.stride[0] = 0;
-    CLA_TRY(check_apart(p, list));
+    CLA_TRY(check_apart(args, list));
 done:
     return status;
 }
