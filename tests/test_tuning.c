@@ -208,7 +208,7 @@ enum { ELEMENTS = 2 * 70 * 16 };
 
 typedef struct fixture {
     clattn_context *context;
-    clattn_buffer *in, *out;
+    clattn_buffer *in, *out, *state;
     clattn_attention_args args;
 } fixture;
 
@@ -219,6 +219,7 @@ static fixture open_fixture(void) {
     f.context = checks_open("opencl");
     SUCCEEDS(clattn_buffer_create(f.context, ELEMENTS * 4, &f.in));
     SUCCEEDS(clattn_buffer_create(f.context, ELEMENTS * 4, &f.out));
+    SUCCEEDS(clattn_buffer_create(f.context, ELEMENTS * 4, &f.state));
     f.args.q = f.args.k = f.args.v = clattn_tensor_buffer(f.in, CLATTN_F32, 4, shape);
     f.args.o = clattn_tensor_buffer(f.out, CLATTN_F32, 4, shape);
     return f;
@@ -227,6 +228,7 @@ static fixture open_fixture(void) {
 static void close_fixture(fixture *f) {
     clattn_buffer_destroy(f->in);
     clattn_buffer_destroy(f->out);
+    clattn_buffer_destroy(f->state);
     clattn_context_destroy(f->context);
     *f = (fixture){0};
 }
@@ -328,6 +330,10 @@ Test(tuning, a_plan_takes_the_recorded_algorithm, .init = make_folder, .fini = r
     cr_expect_str_eq(make(&f, &a).algorithm, "fused_lanes");
     a.variant = NULL;
     a.batch_invariant = true;
+    cr_expect_str_eq(make(&f, &a).algorithm, "fused_lanes");
+    const int64_t state[] = {1, 2, 70, 2}; /* for the backward pass, which sums scores as fused_lanes does */
+    a = f.args;
+    a.state = clattn_tensor_buffer(f.state, CLATTN_F32, 4, state);
     cr_expect_str_eq(make(&f, &a).algorithm, "fused_lanes");
     set(&f, before.algorithm_key, NULL);
     cr_expect_str_eq(make(&f, &f.args).algorithm, "fused_lanes");

@@ -3,6 +3,7 @@
 #include "attention/algos.h"
 
 #include "base/error.h"
+#include "tensor/view.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -101,6 +102,10 @@ static clattn_status none_applies(const cla_problem *p, const clattn_device_info
                      p->backward ? " of the backward pass" : "", device->name, all);
 }
 
+/* Whether the tuner's record may take an algorithm that was not written for such a call. Not where state is asked for:
+ * the backward pass wants it of one that sums scores as it does, and times do not tell. */
+static bool record_decides(const cla_problem *p) { return p->backward || !cla_present(&p->state); }
+
 clattn_status cla_algorithm_choose(const cla_problem *p, const clattn_device_info *device, const char *name,
                                    const cla_tuned *tuned, cla_str *text, const cla_algorithm **algorithm) {
     char reasons[MOST][CLA_REASON] = {{0}};
@@ -112,9 +117,10 @@ clattn_status cla_algorithm_choose(const cla_problem *p, const clattn_device_inf
         const cla_algorithm *one = cla_algorithm_at(p->backward, i);
         if (!cla_algorithm_can(one, p, device, reasons[i], CLA_REASON))
             continue;
+        const bool suits = one->suits(p, device, reasons[i], CLA_REASON);
         if (tuned && strcmp(one->name, tuned->value) == 0)
-            fastest = one;
-        if (!one->suits(p, device, reasons[i], CLA_REASON))
+            fastest = suits || record_decides(p) ? one : NULL;
+        if (!suits)
             second = one; /* the later ones ask less of a problem */
         else if (!best)
             best = one;
