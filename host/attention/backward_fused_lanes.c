@@ -82,27 +82,59 @@ static cla_key key_for(const cla_problem *p, const blocks *x, bool deep, const c
 static int64_t rows_of_head(const cla_problem *p) { return p->ragged ? p->query_rows : p->N; }
 static int64_t rows_of_all(const cla_problem *p) { return (p->ragged ? 1 : p->B) * p->H * rows_of_head(p); }
 
-/* One where the key heads keep all cores busy; else enough for two rounds of work, as far as there are tiles. Each
- * costs the memory of dQ once more. */
+/* One where the key heads keep all cores busy; else enough for two rounds of work, as far as there are tiles. Bits of
+ * dQ depend on them: with batch_invariant they are those of a head alone. */
 static int64_t splits_for(const cla_problem *p, const clattn_device_info *device, const state *s) {
-    const int64_t heads = (p->batch_invariant ? 1 : p->B) * p->Hk, cores = cla_max(device->compute_units, 1);
+    const int64_t heads = p->batch_invariant ? 1 : p->B * p->Hk, cores = cla_max(device->compute_units, 1);
     if (heads >= 4 * cores || heads % cores == 0)
         return 1;
     return cla_min(cla_ceil_div(2 * cores, heads), cla_ceil_div(p->M, s->keys));
 }
 
-static clattn_status ask_for_scratch(clattn_plan *plan, state *s, const blocks *x, bool deep) {
+/* Numbers in scratch: of dQ of each split, and with DEEP of tiles of each work-item. */
+static int64_t sums_numbers(const cla_problem *p, int64_t splits) {
+    const bool in_place = !cla_present(&p->d_q) || (splits == 1 && p->d_q.dtype == p->dtype);
+    return in_place ? 0 : splits * rows_of_all(p) * p->D;
+}
+static bool wants_tensors(const cla_problem *p) {
+    return cla_present(&p->d_q) || cla_present(&p->d_k) || cla_present(&p->d_v);
+}
+static int64_t room_numbers(const cla_problem *p, const state *s, int64_t splits) {
+    return cla_max(wants_tensors(p) ? splits * p->Hk * p->B : 0, s->bias_groups) * s->room;
+}
+
+/* Of all scratch, in whole pieces of cla_plan_scratch. */
+static int64_t scratch_bytes(const cla_problem *p, const state *s, int64_t splits) {
+    const int64_t numbers[] = {rows_of_all(p), sums_numbers(p, splits), room_numbers(p, s, splits)};
+    int64_t bytes = 0;
+    for (int i = 0; i < 3; i++)
+        bytes += cla_round_up(numbers[i] * (int64_t)clattn_dtype_size(p->dtype), 256);
+    return bytes;
+}
+
+/* Each split costs the memory of dQ once more: so many as there is room for. */
+static void choose_splits(clattn_plan *plan, state *s) {
+    const cla_problem *p = &plan->problem;
+    const int64_t wanted = splits_for(p, cla_context_device(plan->context), s), left = cla_plan_scratch_left(plan);
+    s->splits = wanted;
+    while (s->splits > 1 && !p->batch_invariant && scratch_bytes(p, s, s->splits) > left)
+        s->splits--;
+    if (s->splits < wanted)
+        cla_str_append(&plan->text, "max_workspace leaves no room for %lld splits of the keys\n", (long long)wanted);
+    s->in_place = sums_numbers(p, s->splits) == 0;
+    s->groups = s->splits * p->Hk * p->B;
+}
+
+static clattn_status ask_for_scratch(clattn_plan *plan, state *s) {
     clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
-    const int64_t size = (int64_t)clattn_dtype_size(p->dtype), rows = rows_of_all(p);
-    const int64_t ds = cla_round_up(p->D, 2 * x->lanes), vs = cla_round_up(p->Dv, 2 * x->lanes);
-    const int64_t groups = cla_max(s->backward ? s->groups : 0, s->bias_groups);
-    CLA_TRY(cla_plan_scratch(plan, rows * size, "sums of dO O of each query", &s->del_at));
-    s->room = deep ? x->keys * (3 * ds + 2 * vs) + x->queries * (2 * ds + vs) + x->sum_rows * ds : 0;
-    if (deep)
-        CLA_TRY(cla_plan_scratch(plan, groups * s->room * size, "rows of tiles of each work-item", &s->room_at));
+    const int64_t size = (int64_t)clattn_dtype_size(p->dtype);
+    CLA_TRY(cla_plan_scratch(plan, rows_of_all(p) * size, "sums of dO O of each query", &s->del_at));
+    if (s->room > 0)
+        CLA_TRY(cla_plan_scratch(plan, room_numbers(p, s, s->splits) * size, "rows of tiles of each work-item",
+                                 &s->room_at));
     if (!s->in_place)
-        CLA_TRY(cla_plan_scratch(plan, s->splits * rows * p->D * size, "gradients of queries of each split of keys",
+        CLA_TRY(cla_plan_scratch(plan, sums_numbers(p, s->splits) * size, "gradients of queries of each split of keys",
                                  &s->sums_at));
 done:
     return status;
@@ -123,7 +155,7 @@ static clattn_status create_kernels(clattn_plan *plan, state *s, const blocks *x
     cla_key key = key_for(p, x, deep, file, "attention_lanes_prepare");
     CLA_TRY(cla_kernel_create(plan->context, &key, 1, &s->prepare));
     key = key_for(p, x, deep, file, "attention_lanes_backward");
-    if (cla_present(&p->d_q) || cla_present(&p->d_k) || cla_present(&p->d_v))
+    if (wants_tensors(p))
         CLA_TRY(cla_kernel_create(plan->context, &key, 1, &s->backward));
     key = key_for(p, x, deep, file, "attention_lanes_reduce");
     if (!s->in_place)
@@ -149,12 +181,14 @@ static clattn_status create(clattn_plan *plan) {
     plan->state = s;
     s->keys = x.keys;
     s->queries = x.queries;
-    s->splits = splits_for(p, device, s);
-    s->in_place = !cla_present(&p->d_q) || (s->splits == 1 && p->d_q.dtype == p->dtype);
-    s->groups = s->splits * p->Hk * p->B;
     s->bias_groups = count_bias_groups(p, &x);
+    if (deep) {
+        const int64_t ds = cla_round_up(p->D, 2 * x.lanes), vs = cla_round_up(p->Dv, 2 * x.lanes);
+        s->room = x.keys * (3 * ds + 2 * vs) + x.queries * (2 * ds + vs) + x.sum_rows * ds;
+    }
+    choose_splits(plan, s);
     CLA_TRY(create_kernels(plan, s, &x, deep));
-    CLA_TRY(ask_for_scratch(plan, s, &x, deep));
+    CLA_TRY(ask_for_scratch(plan, s));
     cla_str_append(&plan->text, "tiles: %d keys x %d queries, %d lanes; %lld split(s) of the keys of a head\n", s->keys,
                    s->queries, x.lanes, (long long)s->splits);
 done:
