@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans of the backward pass on every algorithm: other tensors, sequences, seeds and offsets; splits within
- * max_workspace; what a sequence is computed with. */
+ * max_workspace; what a sequence is computed with; what the profile knows. */
 #include "oracle.h"
 #include "testing.h"
 #include <math.h>
@@ -209,5 +209,34 @@ Test(backward_plans, batch_invariant_gradients_are_those_of_a_sequence_and_group
                          i - D_Q);
     stop(all);
     stop(one);
+    clattn_context_destroy(context);
+}
+
+/* ---- the profile ---- */
+
+Test(backward_plans, the_profile_knows_what_each_kernel_costs, .timeout = 600) {
+    enum { H = 3, N = 60, M = 300 };
+    static float bias[M], d_bias[M], sinks[H], d_sinks[H];
+    const int64_t columns[] = {1, M}, heads[] = {H};
+    clattn_profile_entry entries[64];
+    size_t count = 0;
+    bool found = false;
+    clattn_context *context = open_device(true);
+    training *t = start(1, H, 1, N, M, 1);
+    t->args.forward.bias = clattn_tensor_host(bias, CLATTN_F32, 2, columns);
+    t->args.d_bias = clattn_tensor_host(d_bias, CLATTN_F32, 2, columns);
+    t->args.forward.sinks = clattn_tensor_host(sinks, CLATTN_F32, 1, heads);
+    t->args.d_sinks = clattn_tensor_host(d_sinks, CLATTN_F32, 1, heads);
+    run(context, t, "fused_lanes");
+    SUCCEEDS(clattn_context_profile(context, entries, 64, &count));
+    for (size_t i = 0; i < count; i++) {
+        cr_expect_gt(entries[i].moved_bytes, 0, "%s", entries[i].name);
+        if (strcmp(entries[i].name, "attention_lanes_backward") != 0)
+            continue;
+        found = true;
+        cr_expect_eq(entries[i].operations, 2.0 * H * N * M * (3 * D + 2 * DV), "%g", entries[i].operations);
+    }
+    cr_expect(found);
+    stop(t);
     clattn_context_destroy(context);
 }

@@ -170,6 +170,31 @@ done:
     return status;
 }
 
+/* For the profile: operations of the products, and each tensor read or written once. */
+static void state_costs(const clattn_plan *plan) {
+    const cla_problem *p = &plan->problem;
+    const state *s = plan->state;
+    const clattn_tensor *const inputs[] = {&p->q, &p->k, &p->v, &p->d_o, &p->state, &p->keep, &p->drop, &p->bias};
+    const double size = (double)clattn_dtype_size(p->dtype), rows = (double)rows_of_all(p), del = rows * size;
+    const double pairs = 2 * cla_problem_pairs(p), D = (double)p->D, Dv = (double)p->Dv;
+    const double sums = (double)sums_numbers(p, s->splits) * size, dq = cla_tensor_bytes(p, &p->d_q);
+    double in = del;
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        in += cla_tensor_bytes(p, inputs[i]);
+    cla_kernel_cost(s->prepare, 2 * rows * Dv, cla_tensor_bytes(p, &p->o) + cla_tensor_bytes(p, &p->d_o) + del);
+    if (s->backward)
+        cla_kernel_cost(s->backward,
+                        pairs *
+                            (D * (1 + cla_present(&p->d_q) + cla_present(&p->d_k)) + Dv * (1 + cla_present(&p->d_v))),
+                        in + (s->in_place ? dq : sums) + cla_tensor_bytes(p, &p->d_k) + cla_tensor_bytes(p, &p->d_v));
+    if (s->reduce)
+        cla_kernel_cost(s->reduce, (double)(s->splits - 1) * rows * D, sums + dq);
+    if (s->sinks)
+        cla_kernel_cost(s->sinks, 4 * rows, del + cla_tensor_bytes(p, &p->state) + 2 * cla_tensor_bytes(p, &p->sinks));
+    if (s->bias)
+        cla_kernel_cost(s->bias, pairs * (D + Dv), in + cla_tensor_bytes(p, &p->d_bias));
+}
+
 static clattn_status create(clattn_plan *plan) {
     clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
@@ -189,6 +214,8 @@ static clattn_status create(clattn_plan *plan) {
     choose_splits(plan, s);
     CLA_TRY(create_kernels(plan, s, &x, deep));
     CLA_TRY(ask_for_scratch(plan, s));
+    if (cla_context_profiles(plan->context))
+        state_costs(plan);
     cla_str_append(&plan->text, "tiles: %d keys x %d queries, %d lanes; %lld split(s) of the keys of a head\n", s->keys,
                    s->queries, x.lanes, (long long)s->splits);
 done:

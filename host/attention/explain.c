@@ -145,8 +145,7 @@ void cla_explain_storage(clattn_plan *plan, const cla_problem *given) {
 
 /* ---- costs ---- */
 
-/* Bytes of a tensor, what broadcasts counted once; of keys in pages what is in use. */
-static double bytes_of(const cla_problem *p, const clattn_tensor *t) {
+double cla_tensor_bytes(const cla_problem *p, const clattn_tensor *t) {
     double elements = cla_present(t) ? 1 : 0;
     for (int axis = 0; axis < t->rank; axis++)
         elements *= t->stride[axis] == 0 ? (t->shape[axis] > 0) : (double)t->shape[axis];
@@ -164,7 +163,7 @@ clattn_status clattn_plan_info_get(const clattn_plan *plan, clattn_plan_info *in
     const cla_problem *p = &plan->problem;
     double bytes = 0;
     for (int i = 0; i < CLA_TENSORS; i++)
-        bytes += bytes_of(p, cla_tensor_read(p, i));
+        bytes += cla_tensor_bytes(p, cla_tensor_read(p, i));
     *info = (clattn_plan_info){
         .algorithm = plan->algorithm ? plan->algorithm->name : "fill",
         .variant = plan->variant_count ? plan->variants[plan->variant].text : "",

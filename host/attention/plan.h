@@ -61,6 +61,8 @@ void cla_class_key(const cla_problem *p, const char *what, char key[CLA_CLASS_KE
 void cla_explain_restrictions(clattn_plan *plan); /* which keys are seen, and how scores are made */
 void cla_explain_storage(clattn_plan *plan, const cla_problem *given); /* once the algorithm's tensors are bound */
 void cla_explain_costs(clattn_plan *plan);
+/* Bytes of a tensor, 0 of an absent one, what broadcasts counted once; of keys in pages what is in use. */
+double cla_tensor_bytes(const cla_problem *p, const clattn_tensor *t);
 
 /* A host array on the device: what is in no scratch. Nothing to do without one, and on the `cpu` context. */
 clattn_status cla_plan_upload(clattn_plan *plan, const char *what, const void *data, int64_t count, size_t size,
