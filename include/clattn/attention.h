@@ -43,9 +43,10 @@ typedef struct clattn_attention_args {
     clattn_tensor o; /* out [B, H, N, Dv] */
 
     clattn_tensor lse; /* out, optional [B, H, N]: natural log of the row's sum, -inf for a row that sees no key */
-    /* Out, optional [B, H, N, 2], last stride 1, type of the sums: for the backward pass (clattn/backward.h) the row's
-     * maximum m and 1 / l, P = exp(s - m) / l; zeros for a row that sees no key. Two numbers, since the rounding of LSE
-     * would be a relative error of P. */
+    /* Out, optional [B, H, N, 2], last stride 1, type of the sums: what the backward pass (clattn/backward.h) needs of
+     * a row, m and 1 / l with P = exp(s - m) / l; zeros for a row that sees no key. m is a number near the maximum of
+     * its scores and sink, up to 5.5 below in some algorithms, and l belongs to that m. Two numbers, since the rounding
+     * of LSE would be a relative error of P. */
     clattn_tensor state;
     clattn_tensor weights;     /* out, optional [B, H, N, M]: P, or what the options below say */
     clattn_tensor column_sums; /* out, optional [B, H, M]: sum over the queries of P; N = 0 leaves it as it is */

@@ -36,8 +36,9 @@ typedef struct clattn_attention_backward_args {
  *          lie over an input or another gradient.
  * Dtypes   q, k, v, o, bias as in the forward pass; d_o and the gradients: f32, f16, bf16, or f64 with sums in f64.
  * Special  what a query does not see is selected away, as in the forward pass: NaN there, and in dO of queries that see
- *          no key, reaches nothing. Such a query has dQ = 0, a key that no query sees dK = dV = 0. P is computed again
- *          from state. The same bits in every run.
+ *          no key, reaches nothing. Such a query has dQ = 0, a key that no query sees dK = dV = 0. P is computed again,
+ *          on OpenCL devices from state, which may be of any forward algorithm, on `cpu` from q and k alone. The same
+ *          bits in every run.
  * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE (a gradient of what is stored in integers or blocks), CLATTN_E_ARGUMENT (no
  *          state, no gradient wanted, dropout outside [0, 1)), CLATTN_E_UNSUPPORTED (keys in pages, f64 without
  *          cl_khr_fp64), CLATTN_E_LIMIT, and the device's.
