@@ -16,7 +16,11 @@ static clattn_context *open_device(void) {
 }
 
 static void check(clattn_context *context, const oracle_config *config) {
+    clattn_device_info info;
     char text[ORACLE_TEXT] = "";
+    SUCCEEDS(clattn_context_info(context, &info));
+    if (config->dtype == CLATTN_F64 && !info.has_f64)
+        return;
     oracle_case *c = oracle_make(config);
     oracle_backward *g = oracle_backward_make(c);
     cr_expect(oracle_backward_exact(g, text) && oracle_backward_run(g, context, name, name, text) &&
@@ -116,8 +120,27 @@ Test(backward_lanes, any_type_and_any_head_dim, .timeout = 600) {
                                    .v_type = CLATTN_F16,
                                    .o_type = CLATTN_F32},
                                   {.H = 2, .N = 30, .M = 40, .D = 300, .Dv = 20, .lengths = true},
-                                  {.H = 2, .N = 30, .M = 40, .D = 520, .Dv = 30, .lengths = true}};
+                                  {.H = 2, .N = 30, .M = 40, .D = 520, .Dv = 30, .lengths = true},
+                                  {.dtype = CLATTN_F64, .H = 2, .N = 30, .M = 40, .D = 300, .Dv = 20, .lengths = true}};
     CHECK_ALL(list);
+}
+
+/* Whose m may be another number near the maximum, and whose sums have another order. */
+Test(backward_lanes, takes_the_state_of_any_forward_algorithm, .timeout = 600) {
+    static const char *const others[] = {"fused_split", "fused_tiles", "materialised"};
+    const oracle_config config = {.B = 2, .H = 4, .Hk = 2, .N = 60, .M = 150, .D = 24, .sinks = true, .lengths = true};
+    clattn_context *context = open_device();
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        char text[ORACLE_TEXT] = "";
+        oracle_case *c = oracle_make(&config);
+        oracle_backward *g = oracle_backward_make(c);
+        cr_expect(oracle_backward_exact(g, text) && oracle_backward_run(g, context, others[i], name, text) &&
+                      oracle_backward_compare(g, name, text),
+                  "%s: %s", others[i], text);
+        oracle_backward_free(g);
+        oracle_free(c);
+    }
+    clattn_context_destroy(context);
 }
 
 /* ---- bits ---- */
