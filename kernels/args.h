@@ -115,7 +115,9 @@ typedef struct cla_lanes_result_args {
 typedef struct cla_lanes_bias_args {
     cla_lanes_inputs in;
     cl_long db_b, db_h, db_i, db_j, db_0;
-    cl_int batches, heads, rows, columns; /* of the gradient, 1 where it is summed */
+    cl_long db_part;                           /* from part to part, in scratch */
+    cl_int batches, heads, rows, columns;      /* of the gradient, 1 where it is summed */
+    cl_int parts_b, parts_h, parts_i, parts_j; /* of what is summed, 1 on the other axes */
     cl_int db_type, pad;
 } cla_lanes_bias_args;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient of the bias of fused attention for CPU-class devices: dBias = P (dP - D), summed over the axes that the bias has
  * not, without an N x M buffer and without atomics. One work-item, alone in its group, owns a tile of BQ x BM of the result
- * and computes P and dP again of all that is summed into it, tile onto tile, in one order.
+ * and computes P and dP again of all that is summed into it, tile onto tile, in one order; where tiles are few, of one part
+ * of that, and attention_lanes_reduce adds the parts.
  * Key: as lanes_backward.clh; MASKS 3.   Private memory: 3 BM DC + 2 BQ DC + 3 BQ W + BQ BM + ... numbers.
  * No local memory, no barriers. */
 
@@ -43,6 +44,25 @@ INLINE void store_bias(real *sums, const cla_lanes_bias_args *a, const bias_shar
     }
 }
 
+/* The first of count things that part x of `parts` has. */
+INLINE int first_of(int count, int parts, int x) { return (int)((long)count * x / parts); }
+
+/* Of the axes that are summed, what the part has: whole blocks of queries, whole tiles of keys. */
+INLINE void take_part(bias_share *s, const cla_lanes_bias_args *a, int part) {
+    const cla_attention_args *f = &a->in.forward;
+    const int x = part / a->parts_j, j = part - x * a->parts_j, y = x / a->parts_i, i = x - y * a->parts_i;
+    const int b = y / a->parts_h, h = y - b * a->parts_h;
+    const int blocks = (f->N + BQ - 1) / BQ, tiles = (f->M + BM - 1) / BM;
+    if (!a->db_b)
+        s->b0 = first_of(a->in.B, a->parts_b, b), s->b1 = first_of(a->in.B, a->parts_b, b + 1);
+    if (!a->db_h)
+        s->h0 = first_of(f->H, a->parts_h, h), s->h1 = first_of(f->H, a->parts_h, h + 1);
+    if (!a->db_i)
+        s->i0 = first_of(blocks, a->parts_i, i) * BQ, s->i1 = first_of(blocks, a->parts_i, i + 1) * BQ;
+    if (!a->db_j)
+        s->j0 = first_of(tiles, a->parts_j, j) * BM, s->j1 = first_of(tiles, a->parts_j, j + 1) * BM;
+}
+
 /* A function of its own, since PoCL compiles three times what is inlined into a kernel. Adds what one batch gives. */
 static __attribute__((noinline)) void add_batch(real *sums, const cla_lanes_bias_args *a, const cla_masks *m, const batch *w,
                                                 const bias_share *s) {
@@ -80,8 +100,9 @@ static __attribute__((noinline)) void add_batch(real *sums, const cla_lanes_bias
     }
 }
 
-/* dBias, in the shape of the bias.
- *   Groups  tiles of keys * tiles of queries * heads * batches of the result, of one work-item.   Needs  N, M >= 1. */
+/* dBias, in the shape of the bias, or each part's.
+ *   Groups  tiles of keys * tiles of queries * heads * batches of the result * parts, of one work-item.
+ *   Needs  N, M >= 1. */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void attention_lanes_bias(__global const void *Q, __global const void *K, __global const void *V, __global const void *G,
                           __global const real *STATE, __global const real *DEL, __global const cla_span *spans,
@@ -94,18 +115,13 @@ void attention_lanes_bias(__global const void *Q, __global const void *K, __glob
     const int across = a.db_j ? (a.columns + BM - 1) / BM : 1, down = a.db_i ? (a.rows + BQ - 1) / BQ : 1;
     const long group = get_group_id(0), row = group / across, head = row / down;
     const int j = (int)(group - row * across) * BM, i = (int)(row - head * down) * BQ;
-    const int b = (int)(head / a.heads), h = (int)(head - (long)b * a.heads);
+    const int batch_at = (int)(head / a.heads), h = (int)(head - (long)batch_at * a.heads);
+    const int part = batch_at / a.batches, b = batch_at - part * a.batches;
     bias_share s = {.b0 = b, .b1 = b + 1, .h0 = h, .h1 = h + 1, .i0 = i, .i1 = i + BQ, .j0 = j, .j1 = j + BM};
-    s.out = (__global void *)cla_at(DB, a.db_0 + b * a.db_b + h * a.db_h + i * a.db_i + j * a.db_j, a.db_type);
+    s.out = (__global void *)cla_at(
+        DB, a.db_0 + part * a.db_part + b * a.db_b + h * a.db_h + i * a.db_i + j * a.db_j, a.db_type);
     s.room = room + a.in.room_0 + group * a.in.room;
-    if (!a.db_b)
-        s.b1 = a.in.B;
-    if (!a.db_h)
-        s.h1 = f->H;
-    if (!a.db_i)
-        s.i1 = f->N;
-    if (!a.db_j)
-        s.j1 = f->M;
+    take_part(&s, &a, part);
     for (int c = 0; c < BQ * BM; c += LANES)
         AT(0, sums + c) = (vec)(R(0.0));
     for (int at = s.b0; at < s.b1; at++) {

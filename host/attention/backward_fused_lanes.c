@@ -23,12 +23,13 @@ static const blocks block_table[] = {
 enum { CLASSES = 4 };
 
 typedef struct {
-    cla_kernel *prepare, *backward, *reduce, *sinks, *bias; /* NULL where there is nothing to do */
+    cla_kernel *prepare, *backward, *reduce, *sinks, *bias, *add_parts; /* NULL where there is nothing to do */
     int keys, queries;
     int64_t splits;
-    bool in_place;                     /* sums of dQ are dQ */
-    size_t del_at, sums_at, room_at;   /* in scratch, bytes */
-    int64_t room, groups, bias_groups; /* room: numbers of a work-item */
+    bool in_place;                            /* sums of dQ are dQ */
+    size_t del_at, sums_at, room_at, bias_at; /* in scratch, bytes */
+    int64_t room, groups, bias_groups;        /* room: numbers of a work-item */
+    int64_t bias_axes[4], bias_parts[4];      /* of the gradient of the bias, and of what is summed into it */
 } state;
 
 static bool applies(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
@@ -103,11 +104,17 @@ static int64_t room_numbers(const cla_problem *p, const state *s, int64_t splits
     return cla_max(wants_tensors(p) ? splits * p->Hk * p->B : 0, s->bias_groups) * s->room;
 }
 
+static int64_t product(const int64_t x[4]) { return x[0] * x[1] * x[2] * x[3]; }
+static int64_t bias_numbers(const state *s) {
+    const int64_t parts = product(s->bias_parts);
+    return parts == 1 ? 0 : parts * product(s->bias_axes);
+}
+
 /* Of all scratch, in whole pieces of cla_plan_scratch. */
 static int64_t scratch_bytes(const cla_problem *p, const state *s, int64_t splits) {
-    const int64_t numbers[] = {rows_of_all(p), sums_numbers(p, splits), room_numbers(p, s, splits)};
+    const int64_t numbers[] = {rows_of_all(p), sums_numbers(p, splits), room_numbers(p, s, splits), bias_numbers(s)};
     int64_t bytes = 0;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         bytes += cla_round_up(numbers[i] * (int64_t)clattn_dtype_size(p->dtype), 256);
     return bytes;
 }
@@ -136,16 +143,38 @@ static clattn_status ask_for_scratch(clattn_plan *plan, state *s) {
     if (!s->in_place)
         CLA_TRY(cla_plan_scratch(plan, sums_numbers(p, s->splits) * size, "gradients of queries of each split of keys",
                                  &s->sums_at));
+    if (bias_numbers(s) > 0)
+        CLA_TRY(cla_plan_scratch(plan, bias_numbers(s) * size, "parts of the gradient of the bias", &s->bias_at));
 done:
     return status;
 }
 
-static int64_t count_bias_groups(const cla_problem *p, const blocks *x) {
+/* Work-items for the gradient of the bias: its tiles, and where those are too few for the cores, parts of the axes that
+ * are summed into it. */
+static void choose_bias_parts(const clattn_plan *plan, state *s) {
+    const cla_problem *p = &plan->problem;
     const clattn_tensor *t = &p->d_bias;
+    const int64_t all[4] = {p->B, p->H, cla_ceil_div(p->N, s->queries), cla_ceil_div(p->M, s->keys)};
+    for (int axis = 0; axis < 4; axis++) {
+        s->bias_axes[axis] = t->stride[axis] ? t->shape[axis] : 1;
+        s->bias_parts[axis] = 1;
+    }
     if (!cla_present(t))
-        return 0;
-    return (t->stride[0] ? p->B : 1) * (t->stride[1] ? p->H : 1) * (t->stride[2] ? cla_ceil_div(p->N, x->queries) : 1) *
-           (t->stride[3] ? cla_ceil_div(t->shape[3], x->keys) : 1);
+        return;
+    s->bias_groups = s->bias_axes[0] * s->bias_axes[1] * cla_ceil_div(s->bias_axes[2], s->queries) *
+                     cla_ceil_div(s->bias_axes[3], s->keys);
+    if (s->bias_groups == 0 || p->batch_invariant || s->room > 0 || t->stride[3] > 1) /* parts are added in rows */
+        return;
+    int64_t wanted = cla_ceil_div(4 * cla_max(cla_context_device(plan->context)->compute_units, 1), s->bias_groups);
+    for (int axis = 0; axis < 4; axis++)
+        if (t->stride[axis] == 0) {
+            s->bias_parts[axis] = cla_min(wanted, all[axis]);
+            wanted = cla_ceil_div(wanted, s->bias_parts[axis]);
+        }
+    if (scratch_bytes(p, s, 1) > cla_plan_scratch_left(plan))
+        for (int axis = 0; axis < 4; axis++)
+            s->bias_parts[axis] = 1;
+    s->bias_groups *= product(s->bias_parts);
 }
 
 static clattn_status create_kernels(clattn_plan *plan, state *s, const blocks *x, bool deep) {
@@ -166,6 +195,9 @@ static clattn_status create_kernels(clattn_plan *plan, state *s, const blocks *x
     key = key_for(p, x, deep, "attention_lanes_bias.cl", "attention_lanes_bias");
     if (cla_present(&p->d_bias))
         CLA_TRY(cla_kernel_create(plan->context, &key, 1, &s->bias));
+    key = key_for(p, x, deep, file, "attention_lanes_reduce");
+    if (bias_numbers(s) > 0)
+        CLA_TRY(cla_kernel_create(plan->context, &key, 1, &s->add_parts));
 done:
     return status;
 }
@@ -178,6 +210,7 @@ static void state_costs(const clattn_plan *plan) {
     const double size = (double)clattn_dtype_size(p->dtype), rows = (double)rows_of_all(p), del = rows * size;
     const double pairs = 2 * cla_problem_pairs(p), D = (double)p->D, Dv = (double)p->Dv;
     const double sums = (double)sums_numbers(p, s->splits) * size, dq = cla_tensor_bytes(p, &p->d_q);
+    const double parts = (double)bias_numbers(s);
     double in = del;
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
         in += cla_tensor_bytes(p, inputs[i]);
@@ -192,7 +225,10 @@ static void state_costs(const clattn_plan *plan) {
     if (s->sinks)
         cla_kernel_cost(s->sinks, 4 * rows, del + cla_tensor_bytes(p, &p->state) + 2 * cla_tensor_bytes(p, &p->sinks));
     if (s->bias)
-        cla_kernel_cost(s->bias, pairs * (D + Dv), in + cla_tensor_bytes(p, &p->d_bias));
+        cla_kernel_cost(s->bias, pairs * (D + Dv),
+                        in + (s->add_parts ? parts * size : cla_tensor_bytes(p, &p->d_bias)));
+    if (s->add_parts)
+        cla_kernel_cost(s->add_parts, parts, parts * size + cla_tensor_bytes(p, &p->d_bias));
 }
 
 static clattn_status create(clattn_plan *plan) {
@@ -206,11 +242,11 @@ static clattn_status create(clattn_plan *plan) {
     plan->state = s;
     s->keys = x.keys;
     s->queries = x.queries;
-    s->bias_groups = count_bias_groups(p, &x);
     if (deep) {
         const int64_t ds = cla_round_up(p->D, 2 * x.lanes), vs = cla_round_up(p->Dv, 2 * x.lanes);
         s->room = x.keys * (3 * ds + 2 * vs) + x.queries * (2 * ds + vs) + x.sum_rows * ds;
     }
+    choose_bias_parts(plan, s);
     choose_splits(plan, s);
     CLA_TRY(create_kernels(plan, s, &x, deep));
     CLA_TRY(ask_for_scratch(plan, s));
@@ -292,7 +328,8 @@ static clattn_status launch(const clattn_plan *plan, cla_kernel *kernel, int64_t
     return cla_launch(plan->context, kernel, groups, args, INPUTS + more_count + 1);
 }
 
-static clattn_status differentiate_bias(const clattn_plan *plan) {
+/* In one piece, or parts of it, dense, in scratch. */
+static cla_lanes_bias_args bias_args(const clattn_plan *plan) {
     const cla_problem *p = &plan->problem;
     const state *s = plan->state;
     const clattn_tensor *t = &p->d_bias;
@@ -301,14 +338,64 @@ static clattn_status differentiate_bias(const clattn_plan *plan) {
                              .db_i = t->stride[2],
                              .db_j = t->stride[3],
                              .db_0 = t->offset,
-                             .batches = t->stride[0] ? (cl_int)p->B : 1,
-                             .heads = t->stride[1] ? (cl_int)p->H : 1,
-                             .rows = t->stride[2] ? (cl_int)p->N : 1,
-                             .columns = (cl_int)t->shape[3],
+                             .batches = (cl_int)s->bias_axes[0],
+                             .heads = (cl_int)s->bias_axes[1],
+                             .rows = (cl_int)s->bias_axes[2],
+                             .columns = (cl_int)s->bias_axes[3],
+                             .parts_b = (cl_int)s->bias_parts[0],
+                             .parts_h = (cl_int)s->bias_parts[1],
+                             .parts_i = (cl_int)s->bias_parts[2],
+                             .parts_j = (cl_int)s->bias_parts[3],
                              .db_type = (cl_int)t->dtype};
+    if (s->add_parts) {
+        a.db_i = t->stride[2] ? a.columns : 0;
+        a.db_h = t->stride[1] ? (cl_long)a.rows * a.columns : 0;
+        a.db_b = t->stride[0] ? (cl_long)a.heads * a.rows * a.columns : 0;
+        a.db_0 = (cl_long)(s->bias_at / clattn_dtype_size(p->dtype));
+        a.db_part = product(s->bias_axes);
+        a.db_type = (cl_int)p->dtype;
+    }
     fill_inputs(plan, &a.in);
-    const clattn_buffer *const more[] = {t->buffer, plan->scratch};
-    return launch(plan, s->bias, s->bias_groups, more, 2, CLA_ARG_VALUE(a));
+    return a;
+}
+
+/* As parts of dQ are added, in their order. */
+static clattn_status add_parts(const clattn_plan *plan, const cla_lanes_bias_args *from) {
+    const cla_problem *p = &plan->problem;
+    const state *s = plan->state;
+    const clattn_tensor *t = &p->d_bias;
+    const cl_long row = from->columns, head = from->rows * row;
+    cla_lanes_backward_args a = {.splits = (cl_int)product(s->bias_parts),
+                                 .sums_s = from->db_part,
+                                 .sums_b = from->heads * head,
+                                 .sums_h = head,
+                                 .sums_i = row,
+                                 .sums_0 = from->db_0};
+    const cla_lanes_result_args to = {.dq_b = t->stride[0],
+                                      .dq_h = t->stride[1],
+                                      .dq_i = t->stride[2],
+                                      .dq_0 = t->offset,
+                                      .dq_type = (cl_int)t->dtype};
+    a.in.forward.N = from->rows;
+    a.in.forward.H = from->heads;
+    a.in.forward.D = from->columns;
+    const cla_arg args[] = {CLA_ARG_BUFFER(plan->scratch), CLA_ARG_BUFFER(t->buffer), CLA_ARG_BUFFER(plan->spans),
+                            CLA_ARG_VALUE(a), CLA_ARG_VALUE(to)};
+    return cla_launch(plan->context, s->add_parts,
+                      cla_ceil_div(from->rows, CLA_LANES_ROWS) * from->heads * from->batches, args,
+                      (int)(sizeof args / sizeof *args));
+}
+
+static clattn_status differentiate_bias(const clattn_plan *plan) {
+    clattn_status status = CLATTN_OK;
+    const state *s = plan->state;
+    const cla_lanes_bias_args a = bias_args(plan);
+    const clattn_buffer *const more[] = {s->add_parts ? plan->scratch : plan->problem.d_bias.buffer, plan->scratch};
+    CLA_TRY(launch(plan, s->bias, s->bias_groups, more, 2, CLA_ARG_VALUE(a)));
+    if (s->add_parts)
+        CLA_TRY(add_parts(plan, &a));
+done:
+    return status;
 }
 
 static clattn_status execute(clattn_plan *plan) {
@@ -355,7 +442,7 @@ static void destroy(clattn_plan *plan) {
     state *s = plan->state;
     if (!s)
         return;
-    cla_kernel *const kernels[] = {s->prepare, s->backward, s->reduce, s->sinks, s->bias};
+    cla_kernel *const kernels[] = {s->prepare, s->backward, s->reduce, s->sinks, s->bias, s->add_parts};
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
         cla_kernel_destroy(kernels[i]);
     cla_free(s);
