@@ -40,7 +40,7 @@ static const oracle_config problems[] = {
     /* tensors */
     {.H = 2, .N = 8, .M = 12, .D = 8, .keep = {4, 15}, .guard = 16, .buffers = true, .lse = true, .weights = true},
     {.B = 2, .N = 6, .M = 10, .D = 8, .drop = {3, 5}, .layout = ORACLE_SHARED},
-    {.H = 2, .N = 7, .M = 20, .D = 8, .bias = {2, 3}, .lse = true},
+    {.H = 2, .N = 7, .M = 20, .D = 8, .bias = {2, 3}, .lse = true, .dropout = 0.3},
     /* pairs, and copies to a last stride of 1 */
     {.N = 8, .D = 8, .causal = true, .bias = {2, 3}, .guard = 16, .lse = true},
     {.B = 2,
