@@ -172,6 +172,40 @@ static void edges(clattn_context *context, const char *algorithm) {
 
 Test(dropout, of_the_smallest_p_is_none_and_of_the_largest_all) { on_each_dropping(edges); }
 
+/* Keys in splits of 64, and chunks of a few rows of one head. */
+Test(dropout, splits_and_chunks_drop_the_same_weights) {
+    const struct {
+        const char *algorithm, *variant;
+        size_t max_workspace;
+    } list[] = {{"fused_split", "splits=1", 0},
+                {"fused_split", "splits=2", 0},
+                {"fused_split", "splits=4", 0},
+                {"materialised", NULL, 0},
+                {"materialised", NULL, 9000}};
+    clattn_context *context = NULL;
+    char text[ORACLE_TEXT] = "";
+    if (clattn_context_create("opencl", NULL, &context) != CLATTN_OK)
+        cr_skip_test("there is no OpenCL device");
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        const oracle_config config = {.B = 2,
+                                      .H = 4,
+                                      .Hk = 2,
+                                      .N = 3,
+                                      .M = 203,
+                                      .D = 9,
+                                      .causal = true,
+                                      .align = CLATTN_ALIGN_BOTTOM_RIGHT,
+                                      .keep = {2, 3},
+                                      .dropout = 0.4,
+                                      .variant = list[i].variant,
+                                      .max_workspace = list[i].max_workspace};
+        oracle_case *c = oracle_make(&config);
+        cr_expect(oracle_check(c, context, list[i].algorithm, text), "%s", text);
+        oracle_free(c);
+    }
+    clattn_context_destroy(context);
+}
+
 Test(dropout, of_nothing_is_none_bit_for_bit) {
     clattn_context *context;
     static float without[ROWS * M];
