@@ -115,14 +115,31 @@ static float activate(clattn_activation activation, float x) {
     return x;
 }
 
+/* A row of f32 where it lies, by loops that compilers make vectors of. bias: NULL for none. */
+static void finish_floats(clattn_activation activation, const float *bias, float *y, int64_t count) {
+    for (int64_t n = 0; n < count && bias; n++)
+        y[n] += bias[n];
+    if (activation == CLATTN_ACTIVATION_RELU)
+        for (int64_t n = 0; n < count; n++)
+            y[n] = y[n] < 0 ? 0 : y[n];
+    else
+        for (int64_t n = 0; n < count && activation != CLATTN_ACTIVATION_NONE; n++)
+            y[n] = activate(activation, y[n]);
+}
+
 static void finish(const cla_linear *a, const matrix *product) {
     const clattn_tensor *b = &a->bias, *y = &a->y;
     const bool has_bias = cla_present(b);
     if (!product->data || (!product->scratch && !has_bias && a->activation == CLATTN_ACTIVATION_NONE))
         return;
+    const bool floats =
+        a->dtype == CLATTN_F32 && !product->scratch && (!has_bias || (b->dtype == CLATTN_F32 && b->stride[0] == 1));
+    const float *const biases = has_bias && floats ? place(b) : NULL;
 #pragma omp parallel for if (a->M * a->N > 4096)
-    for (int64_t row = 0; row < a->M; row++)
-        for (int64_t n = 0, to = row_start(y, row); n < a->N; n++) {
+    for (int64_t row = 0; row < a->M; row++) {
+        if (floats)
+            finish_floats(a->activation, biases, (float *)product->data + row * product->ld, a->N);
+        for (int64_t n = 0, to = row_start(y, row); n < a->N && !floats; n++) {
             const double bias = has_bias ? cla_load_element(b->host, b->dtype, b->offset + n * b->stride[0]) : 0;
             const int64_t at = row * product->ld + n;
             const double z = a->dtype == CLATTN_F64
@@ -130,6 +147,7 @@ static void finish(const cla_linear *a, const matrix *product) {
                                  : (double)activate(a->activation, ((const float *)product->data)[at] + (float)bias);
             cla_store_element(y->host, y->dtype, to + n * y->stride[3], z);
         }
+    }
 }
 
 clattn_status cla_linear_blas(clattn_context *context, const cla_linear *a) {
