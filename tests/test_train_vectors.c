@@ -264,4 +264,5 @@ static void check_all(const char *device, clattn_dtype dtype) {
 }
 
 Test(train_vectors, f64_is_pytorchs_to_1e_10) { check_all("cpu", CLATTN_F64); }
+Test(train_vectors, f32_through_opencl_is_within_its_tolerance) { check_all("opencl", CLATTN_F32); }
 Test(train_vectors, f32_is_within_its_tolerance) { check_all("cpu", CLATTN_F32); }
