@@ -3,7 +3,8 @@
  * its work-items share each row, LANES elements in turn, and read what they own before they write it: outputs may be
  * inputs.
  * Key: REAL; LANES; STAGED 1: storage may be of any type, 0: all of it is real; WG.
- * Local memory: WG numbers where WG > 1; barriers around each reduction, which all work-items reach. */
+ * Local memory: WG numbers where WG > 1; barriers around each reduction, which all work-items reach. None is in a branch,
+ * though all would take the same: PoCL then builds all that follows for both, and takes seconds longer. */
 
 /* x + residual */
 INLINE vec take_sum(__global const void *x, __global const void *residual, const cla_norm_args *a, long x_at, long r_at,
@@ -26,27 +27,24 @@ void norm_rows(__global const void *x, __global const void *residual, __global c
         find_row(row, at, &a.axes);
         const long x_at = start_of(&a.x, at, &a.axes), r_at = start_of(&a.residual, at, &a.axes);
         vec off = (vec)(R(0.0)), squares = (vec)(R(0.0));
-        real middle = R(0.0), rest = R(0.0);
-        if (!a.rms) {
+        if (!a.rms)
             EACH_PART(i, lid, length) {
                 const int count = PART_COUNT(i, length);
                 off += only(take_sum(x, residual, &a, x_at, r_at, i, count), count);
             }
-            middle = row_sum(off, shared, lid) * share;
-            off = (vec)(R(0.0));
-        }
+        const real middle = row_sum_unless(a.rms, off, shared, lid) * share; /* 0 of RMSNorm */
+        off = (vec)(R(0.0));
         EACH_PART(i, lid, length) {
             const int count = PART_COUNT(i, length);
             const vec d = only(take_sum(x, residual, &a, x_at, r_at, i, count) - middle, count);
             off += d;
             squares = fma(d, d, squares);
         }
-        real variance = row_sum(squares, shared, lid) * share;
-        if (!a.rms) {
-            rest = row_sum(off, shared, lid) * share;
-            variance -= rest * rest;
-            variance = variance < R(0.0) ? R(0.0) : variance;
-        }
+        const real mean_square = row_sum(squares, shared, lid) * share;
+        const real all_off = row_sum_unless(a.rms, off, shared, lid) * share;
+        const real rest = a.rms ? R(0.0) : all_off;
+        real variance = a.rms ? mean_square : mean_square - rest * rest;
+        variance = variance < R(0.0) ? R(0.0) : variance;
         const real inverse = R(1.0) / sqrt(variance + epsilon);
         const long y_at = start_of(&a.y, at, &a.axes), sum_at = start_of(&a.sum, at, &a.axes);
         const long w_at = start_of(&a.weight, at, &a.axes), b_at = start_of(&a.bias, at, &a.axes);

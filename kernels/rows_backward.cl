@@ -2,7 +2,8 @@
 /* Gradients of what rows.cl computes, and softmax cross-entropy. A work-group owns a.rows rows, one after another; its
  * work-items share each row, LANES elements in turn, and read what they own before they write it.
  * Key: REAL; LANES; STAGED 1: storage may be of any type, 0: all of it is real; WG.
- * Local memory: WG numbers where WG > 1; barriers around each reduction, which all work-items reach. */
+ * Local memory: WG numbers where WG > 1; barriers around each reduction, which all work-items reach, in no branch: see
+ * rows.cl. */
 
 /* d_x, where there is one, and d_y times the normalised row in `terms` [rows, length], where that is wanted. Four passes
  * over a row, in one piece of code since it compiles slowly: its mean; the squares of what is away from it, with the mean's
@@ -57,7 +58,7 @@ void norm_backward(__global const void *x, __global const void *residual, __glob
             }
             if (pass == 3)
                 break;
-            const real sum = a.rms ? R(0.0) : row_sum(first, shared, lid) * share;
+            const real mean = row_sum_unless(a.rms, first, shared, lid) * share, sum = a.rms ? R(0.0) : mean;
             const real product = row_sum(second, shared, lid) * share, rest = product - sum * sum;
             if (pass < 2)
                 middle += sum;
@@ -140,37 +141,38 @@ void cross_entropy(__global const void *logits, __global const void *targets, __
         const int ignored = is_ignored(&a, target), known = !ignored && target >= 0 && target < a.classes;
         const int chosen = known ? (int)target : 0;
         vec most = (vec)(-INFINITY), sum = (vec)(R(0.0)), away = (vec)(R(0.0));
-        real loss = ignored ? R(0.0) : NAN, m = R(0.0), inverse = R(0.0);
-        if (known) { /* alike in all of the group */
-            EACH_PART(i, lid, length) {
-                const vec v = take(logits, &a.logits, x_at, i, PART_COUNT(i, length), &a.axes);
-                most = select(most, v, v > most);
-            }
-            m = row_max(most, shared, lid);
-            m = m == -INFINITY ? R(0.0) : m;
-            EACH_PART(i, lid, length) {
-                const int count = PART_COUNT(i, length);
-                const vec v = take(logits, &a.logits, x_at, i, count, &a.axes) - m;
-                sum += only(exp_lanes(v), count);
-                if (smoothing > R(0.0))
-                    away += only(v, count);
-            }
-            const real total = row_sum(sum, shared, lid);
+        real loss = ignored ? R(0.0) : NAN, inverse = R(0.0);
+        const int looked_at = known ? length : 0;
+        EACH_PART(i, lid, looked_at) {
+            const vec v = take(logits, &a.logits, x_at, i, PART_COUNT(i, length), &a.axes);
+            most = select(most, v, v > most);
+        }
+        real m = row_max(most, shared, lid);
+        m = m == -INFINITY ? R(0.0) : m;
+        EACH_PART(i, lid, looked_at) {
+            const int count = PART_COUNT(i, length);
+            const vec v = take(logits, &a.logits, x_at, i, count, &a.axes) - m;
+            sum += only(exp_lanes(v), count);
+            if (smoothing > R(0.0))
+                away += only(v, count);
+        }
+        const real total = row_sum(sum, shared, lid), all_away = row_sum_unless(smoothing <= R(0.0), away, shared, lid);
+        if (known) {
             const real right = load_one(logits, x_at + place_in(&a.logits, chosen, &a.axes), a.logits.type) - m;
             inverse = R(1.0) / total;
             loss = log(total) - (R(1.0) - smoothing) * right;
             if (smoothing > R(0.0))
-                loss -= spread * row_sum(away, shared, lid);
+                loss -= spread * all_away;
         }
         if (lid == 0)
             losses[row] = loss;
         if (lid == 0 && a.row_losses.how != CLA_ROW_ABSENT)
             store_one(loss, row_losses, start_of(&a.row_losses, at, &a.axes), a.row_losses.type);
-        if (a.d_logits.how == CLA_ROW_ABSENT)
-            continue;
 #if WG > 1
         barrier(CLK_GLOBAL_MEM_FENCE); /* d_logits may be logits, of which one was read by all */
 #endif
+        if (a.d_logits.how == CLA_ROW_ABSENT)
+            continue;
         const real times = factor[0];
         EACH_PART(i, lid, length) {
             const int count = PART_COUNT(i, length);
