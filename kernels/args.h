@@ -121,6 +121,15 @@ typedef struct cla_lanes_bias_args {
     cl_int db_type, pad;
 } cla_lanes_bias_args;
 
+/* Gradients of Q, or of K and V, for GPU-class devices; see attention_tiles_backward.cl. Tiles and chunks of in.forward
+ * are those of the results; they have no room. */
+typedef struct cla_tiles_backward_args {
+    cla_lanes_inputs in;
+    cl_long x_b, x_h, x_i, x_0; /* dQ or dK */
+    cl_long y_b, y_h, y_i, y_0; /* dV */
+    cl_int x_type, y_type, wanted, pad;
+} cla_tiles_backward_args;
+
 /* Forms of weights: those of clattn_weights_form. */
 #define CLA_FORM_SOFTMAX 0
 #define CLA_FORM_SCALED 1

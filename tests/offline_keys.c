@@ -183,7 +183,7 @@ static void ask_for_variant(clattn_context *context, clattn_buffer *buffer, clat
     now.masks = -1;
 }
 
-/* Gradients, by what runs on GPUs. */
+/* Gradients by materialised. */
 static void ask_for_backward(clattn_context *context, clattn_buffer *buffer, clattn_dtype dtype) {
     const int64_t pairs[] = {N, M}, heads[] = {H};
     for (int masks = 0; masks < 4; masks++) {
@@ -207,6 +207,31 @@ static void ask_for_backward(clattn_context *context, clattn_buffer *buffer, cla
         expect(clattn_backward_plan_create(context, &a, &p), "gradients");
         clattn_plan_destroy(p);
     }
+}
+
+/* By fused_tiles: none and intervals, and all kinds of masks, without and with dropout. */
+static void ask_for_gradients(clattn_context *context, clattn_buffer *buffer, clattn_dtype dtype) {
+    now.dtype = dtype;
+    for (int d = 0; d < COUNT(dims); d++)
+        for (int kind = 0; kind < 4; kind++) {
+            clattn_plan *p = NULL;
+            const int64_t D = dims[d][0], Dv = dims[d][1];
+            clattn_attention_backward_args a = {.forward = args_for(buffer, dtype, D, Dv, kind > 2 ? 3 : kind)};
+            a.d_o = at(buffer, dtype, 5, N, Dv);
+            a.d_q = at(buffer, dtype, 6, N, D), a.d_k = at(buffer, dtype, 7, M, D), a.d_v = at(buffer, dtype, 8, M, Dv);
+            a.forward.state = clattn_tensor_buffer(buffer, dtype, 4, (const int64_t[]){1, H, N, 2});
+            a.forward.state.offset = (int64_t)9 * PLACE;
+            a.forward.bias = clattn_tensor_buffer(buffer, dtype, 2, (const int64_t[]){N, M});
+            a.forward.bias.offset = (int64_t)10 * PLACE;
+            a.d_bias = a.forward.bias;
+            a.d_bias.offset = (int64_t)11 * PLACE;
+            if (kind < 2)
+                a.forward.bias.rank = a.d_bias.rank = 0;
+            a.forward.dropout = kind > 2 ? 0.5 : 0;
+            a.algorithm = "fused_tiles";
+            expect(clattn_backward_plan_create(context, &a, &p), "gradients");
+            clattn_plan_destroy(p);
+        }
 }
 
 /* Plans whose tensors are copied, whose rows are filled, and that give weights; the softmax between two products. */
@@ -305,6 +330,7 @@ static void ask_for_all(clattn_context *context, clattn_buffer *buffer) {
         ask_for_tiles(context, buffer, dtype);
         ask_for_others(context, buffer, dtype);
         ask_for_backward(context, buffer, dtype);
+        ask_for_gradients(context, buffer, dtype);
         ask_for_rows(context, buffer, dtype);
         now.choice = "fallback";
         now.refuse = true;

@@ -80,6 +80,18 @@ for rest in "DROPOUT=0 MASKS=0" "DROPOUT=0 MASKS=1" "DROPOUT=0 MASKS=3" "DROPOUT
     done
 done
 
+for rest in "DROPOUT=0 MASKS=0" "DROPOUT=0 MASKS=1" "DROPOUT=0 MASKS=3" "DROPOUT=1 MASKS=3"; do
+    for own in 0 1; do
+        keys+=(
+            "attention_tiles_backward.cl TR=8 TC=16 NR=4 NC=4 NV=2 DC=32 JC=16 SLICED=1 STAGED=1 ALIGNED4=0 PREFETCH=0 HINT= PROBES=1 CALL=noinline OWN_KEYS=$own $rest"
+            "attention_tiles_backward.cl TR=8 TC=8 NR=4 NC=4 NV=2 DC=16 JC=8 SLICED=0 STAGED=0 ALIGNED4=2 PREFETCH=0 HINT= PROBES=1 CALL=noinline OWN_KEYS=$own $rest"
+        )
+    done
+    [ "${rest#* }" != MASKS=3 ] ||
+        keys+=("attention_tiles_bias.cl TR=8 TC=16 NR=4 NC=4 NV=1 DC=32 JC=32 SLICED=1 STAGED=1 ALIGNED4=0 PREFETCH=0 HINT= PROBES=1 CALL=noinline OWN_KEYS=0 $rest")
+done
+keys+=("attention_tiles_rows.cl WG=64 DC=32 SLICED=1")
+
 for masks in 6 7; do # score masks that are packed first
     keys+=(
         "attention_lanes.cl LANES=16 STAGED=0 JV=3 R1=8 RO=6 OV=4 BM=192 BN=64 DC=64 VC=64 DEEP=0 DROPOUT=0 MASKS=$masks"
@@ -90,6 +102,7 @@ done
 helper_of() { # FILE: the .clh files before it, as the host's key names it
     case $1 in
     attention_tiles.cl) echo tiles.clh philox.clh tiles_math.clh ;;
+    attention_tiles_backward.cl | attention_tiles_bias.cl) echo tiles.clh philox.clh tiles_math.clh tiles_backward.clh ;;
     attention_lanes.cl) echo lanes.clh lanes_dropout.clh lanes_tile.clh ;;
     attention_lanes_backward.cl | attention_lanes_bias.cl) echo lanes.clh lanes_dropout.clh lanes_backward.clh ;;
     attention_split.cl) echo lanes.clh lanes_dropout.clh ;;

@@ -87,7 +87,6 @@ cla_key cla_tiles_key(const clattn_plan *plan, const cla_tiling *tiling, bool by
     cla_key_define(&key, "SLICED", t->sliced);
     cla_key_define(&key, "PREFETCH", t->ahead);
     cla_key_define(&key, "MASKS", masks);
-    cla_key_define(&key, "DROPOUT", p->dropout > 0);
     cla_key_define(&key, "STAGED", !by_four);
     cla_key_define(&key, "ALIGNED4", by_four ? alignment_key(plan) : 0);
     cla_key_define_hint(&key, cla_context_device(plan->context));
@@ -101,7 +100,8 @@ static clattn_status make_kernel(const clattn_plan *plan, const cla_tiling *tili
     int masks = (p->interval ? CLA_TILES_INTERVAL : 0) | (p->score ? CLA_TILES_SCORE : 0);
     if (!by_four && (masks || p->dropout > 0))
         masks = CLA_TILES_INTERVAL | CLA_TILES_SCORE; /* two kinds are enough there, and one with dropout */
-    const cla_key key = cla_tiles_key(plan, tiling, by_four, masks, "attention_tiles.cl", "attention_tiles");
+    cla_key key = cla_tiles_key(plan, tiling, by_four, masks, "attention_tiles.cl", "attention_tiles");
+    cla_key_define(&key, "DROPOUT", p->dropout > 0);
     return cla_kernel_create(plan->context, &key, (size_t)tiling->work_group, kernel);
 }
 

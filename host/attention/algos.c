@@ -13,6 +13,7 @@ static const cla_algorithm *const forward_table[] = {
 };
 static const cla_algorithm *const backward_table[] = {
     &cla_backward_fused_lanes,
+    &cla_backward_fused_tiles,
     &cla_backward_materialised,
     &cla_backward_blas,
     &cla_backward_reference,

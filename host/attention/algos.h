@@ -36,8 +36,8 @@ typedef struct cla_algorithm {
 
 extern const cla_algorithm cla_algo_fused_split, cla_algo_fused_lanes, cla_algo_fused_tiles, cla_algo_materialised,
     cla_algo_blas, cla_algo_reference;
-extern const cla_algorithm cla_backward_fused_lanes, cla_backward_materialised, cla_backward_blas,
-    cla_backward_reference;
+extern const cla_algorithm cla_backward_fused_lanes, cla_backward_fused_tiles, cla_backward_materialised,
+    cla_backward_blas, cla_backward_reference;
 
 enum { CLA_REASON = 256 };
 

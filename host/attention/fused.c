@@ -107,6 +107,64 @@ done:
     return status;
 }
 
+/* ---- the backward pass ---- */
+
+int64_t cla_rows_of_head(const cla_problem *p) { return p->ragged ? p->query_rows : p->N; }
+int64_t cla_rows_of_all(const cla_problem *p) { return (p->ragged ? 1 : p->B) * p->H * cla_rows_of_head(p); }
+
+void cla_fill_backward_inputs(const clattn_plan *plan, size_t del_at, cla_lanes_inputs *in) {
+    const cla_problem *p = &plan->problem;
+    const int64_t rows = cla_rows_of_head(p);
+    *in = (cla_lanes_inputs){.g_b = p->d_o.stride[0],
+                             .g_h = p->d_o.stride[1],
+                             .g_i = p->d_o.stride[2],
+                             .g_0 = p->d_o.offset,
+                             .del_b = p->ragged ? 0 : p->H * rows,
+                             .del_h = rows,
+                             .del_0 = (cl_long)(del_at / clattn_dtype_size(p->dtype)),
+                             .g_type = (cl_int)p->d_o.dtype,
+                             .B = (cl_int)p->B};
+    cla_fill_attention_args(plan, &in->forward);
+}
+
+void cla_fill_bias_args(const cla_problem *p, cla_lanes_bias_args *a) {
+    const clattn_tensor *t = &p->d_bias;
+    *a = (cla_lanes_bias_args){.db_b = t->stride[0],
+                               .db_h = t->stride[1],
+                               .db_i = t->stride[2],
+                               .db_j = t->stride[3],
+                               .db_0 = t->offset,
+                               .batches = t->stride[0] ? (cl_int)p->B : 1,
+                               .heads = t->stride[1] ? (cl_int)p->H : 1,
+                               .rows = t->stride[2] ? (cl_int)p->N : 1,
+                               .columns = (cl_int)t->shape[3],
+                               .db_type = (cl_int)t->dtype};
+}
+
+int64_t cla_count_bias_groups(const cla_problem *p, int queries, int keys) {
+    const clattn_tensor *t = &p->d_bias;
+    if (!cla_present(t))
+        return 0;
+    return (t->stride[0] ? p->B : 1) * (t->stride[1] ? p->H : 1) * (t->stride[2] ? cla_ceil_div(p->N, queries) : 1) *
+           (t->stride[3] ? cla_ceil_div(t->shape[3], keys) : 1);
+}
+
+enum { INPUTS = 13 };
+clattn_status cla_launch_gradients(const clattn_plan *plan, cla_kernel *kernel, int64_t groups,
+                                   const clattn_buffer *const *more, int more_count, cla_arg value) {
+    const cla_problem *p = &plan->problem;
+    const clattn_buffer *const inputs[INPUTS] = {
+        p->q.buffer,    p->k.buffer,    p->v.buffer,    p->d_o.buffer, p->state.buffer,  plan->scratch,   plan->spans,
+        p->keep.buffer, p->drop.buffer, p->bias.buffer, plan->slopes,  plan->q_segments, plan->k_segments};
+    cla_arg args[INPUTS + CLA_GRADIENTS_MORE + 1];
+    for (int i = 0; i < INPUTS; i++)
+        args[i] = CLA_ARG_BUFFER(inputs[i]);
+    for (int i = 0; i < more_count; i++)
+        args[INPUTS + i] = CLA_ARG_BUFFER(more[i]);
+    args[INPUTS + more_count] = value;
+    return cla_launch(plan->context, kernel, groups, args, INPUTS + more_count + 1);
+}
+
 cla_vectors cla_vectors_for(const clattn_device_info *device, clattn_dtype dtype) {
     const int width = (int)device->vector_floats / (dtype == CLATTN_F64 ? 2 : 1);
     return (cla_vectors){.lanes = width >= 16  ? 16

@@ -86,6 +86,21 @@ void cla_fill_drop_args(const cla_problem *p, struct cla_drop_args *args);
 enum { CLA_FUSED_MORE = 2 };
 clattn_status cla_launch_fused(const clattn_plan *plan, cla_kernel *kernel, int64_t groups, const cla_arg *more,
                                int more_count, struct cla_attention_args *args);
+/* Of the fused algorithms' backward pass. Rows of the queries of a head, and of all heads and batches; sequences lie
+ * one after another. Arguments of their kernels, for tensors as they are bound now, with the sums of dO O of each row
+ * at del_at bytes of the scratch; those of dBias but for its inputs; work-groups of tiles of dBias. */
+int64_t cla_rows_of_head(const cla_problem *p);
+int64_t cla_rows_of_all(const cla_problem *p);
+struct cla_lanes_inputs;
+struct cla_lanes_bias_args;
+void cla_fill_backward_inputs(const clattn_plan *plan, size_t del_at, struct cla_lanes_inputs *in);
+void cla_fill_bias_args(const cla_problem *p, struct cla_lanes_bias_args *a);
+int64_t cla_count_bias_groups(const cla_problem *p, int queries, int keys);
+/* Enqueues a kernel whose arguments are the tensors that gradients are made of, in the order of
+ * attention_lanes_backward.cl, then `more` (at most CLA_GRADIENTS_MORE), then a struct. */
+enum { CLA_GRADIENTS_MORE = 4 };
+clattn_status cla_launch_gradients(const clattn_plan *plan, cla_kernel *kernel, int64_t groups,
+                                   const clattn_buffer *const *more, int more_count, cla_arg value);
 /* Vectors of a CPU-class device: lanes of the type of sums (16, 8 or 4), and how many registers hold one. */
 typedef struct cla_vectors {
     int lanes, registers;

@@ -16,7 +16,8 @@ enum {
     XE_128 = 8,   /* the same with 128 */
     UNKNOWN = 16, /* also every device that is no GPU */
     BUT_XE = WARP32 | WAVE64 | UNKNOWN,
-    LAST = 32 /* after the first choice, in this order: for devices that refuse it */
+    CPU = 32, /* of the backward pass alone */
+    LAST = 64 /* after the first choice, in this order: for devices that refuse it */
 };
 /* The stack of a CPU thread that work-items' private memory may take. */
 enum { STACK_BYTES = 256 * 1024 };
@@ -72,6 +73,31 @@ static const row rows[] = {
     {8, 16, LAST, LAST, {4, 4, 4, 4, 16, 8, 1, true, false}},
 };
 _Static_assert(sizeof rows / sizeof *rows == CLA_TILES_ROWS, "the table of tiles has CLA_TILES_ROWS rows");
+
+/* The same of the backward pass, which keeps two blocks of sums beside the scores and their gradients; slices of dims
+ * are the forward pass's. Wider results go in chunks, each of which computes the scores again. */
+static const row backward_rows[] = {
+    {4, 32, CPU, 0, {16, 8, 2, 4, 0, 16, 1, false, false}}, /* little code, since PoCL takes long for much */
+    {8, 32, CPU, 0, {16, 8, 2, 4, 0, 16, 1, false, false}},
+    {4, 32, BUT_XE | XE, 0, {16, 8, 4, 4, 0, 32, 1, false, false}},
+    {4, 64, WAVE64, 0, {16, 16, 4, 4, 0, 32, 1, false, false}},
+    {4, 64, WARP32 | XE | UNKNOWN, 0, {8, 16, 4, 4, 0, 32, 1, false, false}},
+    {4, 64, XE_128, 0, {16, 16, 2, 4, 0, 32, 1, false, false}},
+    {4, 128, WAVE64, 0, {16, 16, 4, 4, 0, 16, 2, false, false}},
+    {4, 128, WARP32 | XE | UNKNOWN, 0, {8, 16, 4, 4, 0, 16, 2, false, false}},
+    {4, 128, XE_128, 0, {16, 16, 2, 4, 0, 16, 2, false, false}},
+    {4, 256, BUT_XE | XE, 0, {8, 32, 4, 4, 0, 8, 2, false, false}},
+    {4, 64, LAST, 0, {8, 8, 4, 4, 0, 16, 2, false, false}},
+    {4, 64, LAST, 0, {4, 8, 4, 4, 0, 8, 2, false, false}},
+    {4, 32, LAST, 0, {4, 4, 4, 4, 0, 8, 2, false, false}},
+    {8, 32, BUT_XE, 0, {16, 8, 4, 4, 0, 16, 1, false, false}},
+    {8, 32, XE | XE_128, 0, {16, 8, 2, 4, 0, 16, 1, false, false}},
+    {8, 64, BUT_XE, 0, {8, 16, 4, 4, 0, 16, 1, false, false}},
+    {8, 64, LAST, 0, {8, 8, 4, 4, 0, 8, 2, false, false}},
+    {8, 32, LAST, 0, {4, 8, 4, 4, 0, 8, 1, false, false}},
+    {8, 16, LAST, 0, {4, 4, 4, 4, 0, 8, 1, false, false}},
+};
+enum { BACKWARD_ROWS = sizeof backward_rows / sizeof *backward_rows };
 
 static int class_of(const clattn_device_info *device) {
     if (device->device_class != CLATTN_DEVICE_GPU)
@@ -179,4 +205,56 @@ int cla_tiles_list(const clattn_device_info *device, const cla_tiles_problem *p,
         count += !known;
     }
     return count;
+}
+
+/* ---- the backward pass ---- */
+
+static int64_t backward_bytes(const cla_tile *t, int64_t size) {
+    const int64_t bm = t->tr * t->nr, bn = t->tc * t->nc;
+    const int64_t scores = (bm + bn) * (t->dc / 4 + 1), weights = bm * (bn / 4 + 1) + bm * t->tc / 4;
+    return cla_round_up(4 * size * (cla_max(scores, weights) + t->jc * t->tc * t->nv) + 8 * cla_max(bm, bn) + 4,
+                        4 * size);
+}
+
+/* Whether the work-group divides slices of dims and the device has room. */
+static bool fits_backward(const clattn_device_info *device, const cla_tile *t, int64_t size) {
+    const int wg = t->tr * t->tc, step = wg / (t->dc / 4);
+    const int64_t stack = size * wg * (2 * t->nr * t->nc + 8 * t->nr * t->nv + 4 * t->nr + 32);
+    return wg % (t->dc / 4) == 0 && t->tr * t->nr % step == 0 && t->tc * t->nc % step == 0 &&
+           (uint64_t)backward_bytes(t, size) <= device->local_bytes && (uint64_t)wg <= device->max_work_group &&
+           (device->device_class != CLATTN_DEVICE_CPU || stack <= STACK_BYTES);
+}
+
+bool cla_tiles_choose_backward(const clattn_device_info *device, const cla_tiles_problem *p, const cla_tile *forward,
+                               int64_t columns, int rank, cla_tiling *tiling) {
+    const int size = p->dtype == CLATTN_F64 ? 8 : 4;
+    const int class = device->device_class == CLATTN_DEVICE_CPU ? CPU : class_of(device);
+    int chunks, width, widest = 4;
+    bool first = true;
+    for (int i = 0; i < BACKWARD_ROWS; i++)
+        if (backward_rows[i].bytes == size && backward_rows[i].plain & class)
+            widest = backward_rows[i].columns;
+    cut(columns, widest, &chunks, &width);
+    for (int i = 0; i < BACKWARD_ROWS; i++) {
+        const row *r = &backward_rows[i];
+        cla_tile t = r->tile;
+        t.dc = forward->dc;
+        t.sliced = forward->sliced;
+        const bool listed = r->plain == LAST || (r->plain & class && width <= r->columns && first);
+        if (r->bytes != size || !listed)
+            continue;
+        first = false;
+        if (!fits_backward(device, &t, size) || rank-- > 0)
+            continue;
+        *tiling = (cla_tiling){.tile = t,
+                               .row = i,
+                               .work_group = t.tr * t.tc,
+                               .rows = t.tr * t.nr,
+                               .keys = t.tc * t.nc,
+                               .many_registers = class == XE,
+                               .local_bytes = backward_bytes(&t, size)};
+        cut(columns, r->columns, &tiling->chunks, &tiling->columns);
+        return true;
+    }
+    return false;
 }

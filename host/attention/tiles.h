@@ -33,6 +33,10 @@ typedef struct cla_tiling {
 /* The choice number `rank` (0: the best) among those that fit the device; false past the last. */
 bool cla_tiles_choose(const clattn_device_info *device, const cla_tiles_problem *p, int rank, cla_tiling *tiling);
 
+/* The same for the backward pass: results of `columns` columns, with the slices of sums of the forward pass. */
+bool cla_tiles_choose_backward(const clattn_device_info *device, const cla_tiles_problem *p, const cla_tile *forward,
+                               int64_t columns, int rank, cla_tiling *tiling);
+
 /* All choices that fit, for the tuner: the best first, then every other row of the table. Returns how many. */
 enum { CLA_TILES_ROWS = 36 };
 int cla_tiles_list(const clattn_device_info *device, const cla_tiles_problem *p, cla_tiling list[CLA_TILES_ROWS]);
