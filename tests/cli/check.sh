@@ -185,8 +185,10 @@ for algorithm in blas reference; do
         --filter 'grad_*'
     rows sdpa_grad 9 $algorithm
 done
-run 0 "PyTorch's gradients on materialised" "$vectors/torch.safetensors" --algorithm materialised --filter 'grad_*'
-rows sdpa_grad 9 materialised
+for algorithm in fused_tiles materialised; do
+    run 0 "PyTorch's gradients on $algorithm" "$vectors/torch.safetensors" --algorithm $algorithm --filter 'grad_*'
+    rows sdpa_grad 9 $algorithm
+done
 # On all algorithms only some, whose kernels Attention needs anyway: building kernels is what takes the time here.
 run 0 "PyTorch's vectors" "$vectors/torch.safetensors" --algorithm all --filter 'sdpa_dead*'
 rows sdpa 2 $fused materialised blas reference
