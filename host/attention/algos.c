@@ -12,11 +12,8 @@ static const cla_algorithm *const forward_table[] = {
     &cla_algo_materialised, &cla_algo_blas,        &cla_algo_reference,
 };
 static const cla_algorithm *const backward_table[] = {
-    &cla_backward_fused_lanes,
-    &cla_backward_fused_tiles,
-    &cla_backward_materialised,
-    &cla_backward_blas,
-    &cla_backward_reference,
+    &cla_backward_fused_lanes, &cla_backward_fused_tiles, &cla_backward_materialised,
+    &cla_backward_blas,        &cla_backward_reference,
 };
 enum {
     FORWARD = sizeof forward_table / sizeof *forward_table,
