@@ -44,7 +44,8 @@ Test(backward_lanes, tiles_and_splits_give_what_the_oracle_says, .timeout = 600)
     const oracle_config list[] = {{.N = 151, .M = 397, .D = 40, .Dv = 24, .guard = 13},
                                   {.B = 2, .H = 4, .N = 130, .M = 129, .D = 64, .layout = ORACLE_BSHD},
                                   {.H = 6, .Hk = 3, .N = 1, .M = 200, .D = 33, .buffers = true},
-                                  {.H = 2, .N = 200, .M = 1, .D = 7, .Dv = 61}};
+                                  {.H = 2, .N = 200, .M = 1, .D = 7, .Dv = 61},
+                                  {.H = 2, .N = 101, .M = 290, .D = 100, .Dv = 128}};
     CHECK_ALL(list);
 }
 

@@ -6,7 +6,7 @@
 #include "attention/plan.h"
 
 /* What a build is made of, by lanes of a vector and the larger head dim: vectors of keys a panel, queries a block of
- * scores, rows and vectors of a block of sums; most keys of a tile, most queries of a block. A stack of 100 to 440 KiB;
+ * scores, rows and vectors of a block of sums; most keys of a tile, most queries of a block. A stack of 100 to 760 KiB;
  * half as many keys and queries in f64. Builds: 4 classes x none, interval, any masks, those with dropout, and DEEP
  * with any masks x dropout = 18 a type of sums, and 10 for the bias. */
 typedef struct {
@@ -15,12 +15,12 @@ typedef struct {
     int keys, queries;
 } blocks;
 static const blocks block_table[] = {
-    {16, 64, 4, 6, 4, 4, 128, 48},  {16, 128, 4, 6, 4, 4, 128, 48}, {16, 256, 2, 12, 4, 4, 32, 24},
+    {16, 64, 4, 6, 4, 4, 256, 96},  {16, 128, 4, 6, 4, 4, 256, 48}, {16, 256, 2, 12, 4, 4, 32, 24},
     {16, 512, 1, 12, 4, 4, 16, 12}, {8, 64, 3, 4, 6, 2, 96, 48},    {8, 128, 3, 4, 6, 2, 48, 48},
     {8, 256, 3, 4, 6, 2, 24, 24},   {8, 512, 2, 4, 4, 2, 16, 12},   {4, 64, 3, 4, 6, 2, 96, 48},
     {4, 128, 3, 4, 6, 2, 48, 48},   {4, 256, 3, 4, 6, 2, 24, 24},   {4, 512, 3, 4, 6, 2, 12, 12},
 };
-enum { CLASSES = 4 };
+enum { CLASSES = 4, FEW_KEYS = 128 }; /* a tile's, where there are no more than one would take: splits need several */
 
 typedef struct {
     cla_kernel *prepare, *backward, *reduce, *sinks, *bias, *add_parts; /* NULL where there is nothing to do */
@@ -50,6 +50,8 @@ static blocks choose_blocks(const cla_problem *p, const clattn_device_info *devi
     while (c < CLASSES - 1 && (block_table[i + c].dims < p->D || block_table[i + c].dims < p->Dv))
         c++;
     blocks x = block_table[i + c];
+    if (p->M <= x.keys && x.keys > FEW_KEYS && !p->batch_invariant)
+        x.keys = FEW_KEYS;
     const int panel = x.lanes * x.panel_vectors;
     *deep = cla_max(p->D, p->Dv) > x.dims / (c == CLASSES - 1 ? half : 1);
     x.keys = (int)cla_max(x.keys / half / panel, 1) * panel;
