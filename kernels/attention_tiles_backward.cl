@@ -42,7 +42,7 @@ attention_tiles_keys(INPUTS, __global ELEMENT *restrict DK, __global ELEMENT *re
     clear_values(dk);
     clear_values(dv);
     clear_row(one, R(1.0));
-    find_rows(&x, b, hk * f->group, &a.in, Q, K, V, G, STATE, DEL, spans, keep, drop, bias, slopes, q_segments, k_segments);
+    find_rows(&x, b, hk * f->group, &a.in, Q, K, V, G, STATE, DEL, spans);
     const int M = x.M;
     int2 seers = (int2)(0, x.N);
 #if INTERVAL
@@ -53,7 +53,7 @@ attention_tiles_keys(INPUTS, __global ELEMENT *restrict DK, __global ELEMENT *re
     if (lid == 0)
         poison = 0;
     for (int h = hk * f->group; h < (hk + 1) * f->group; h++) {
-        find_rows(&x, b, h, &a.in, Q, K, V, G, STATE, DEL, spans, keep, drop, bias, slopes, q_segments, k_segments);
+        find_rows(&x, b, h, &a.in, Q, K, V, G, STATE, DEL, spans);
         const matrix up = columns_of(&x.g, first, v_width), q = columns_of(&x.q, first, k_width);
         for (int i = seers.x / BN * BN; i < end; i += BN) {
             real s[NR][NC], d[NR][NC];
@@ -103,7 +103,7 @@ attention_tiles_queries(INPUTS, __global ELEMENT *restrict DQ, const cla_tiles_b
     int2 hull = (int2)(0, f->M);
     clear_values(dq);
     clear_row(one, R(1.0));
-    find_rows(&x, b, h, &a.in, Q, K, V, G, STATE, DEL, spans, keep, drop, bias, slopes, q_segments, k_segments);
+    find_rows(&x, b, h, &a.in, Q, K, V, G, STATE, DEL, spans);
     if (lid == 0)
         poison = 0;
 #if INTERVAL

@@ -65,8 +65,7 @@ attention_tiles_bias(INPUTS, __global void *restrict DB, const cla_lanes_bias_ar
     clear_scores(sum);
     for (int batches = w.b0; batches < w.b1; batches++)
         for (int all = w.h0; all < w.h1; all++) {
-            find_rows(&x, batches, all, &a.in, Q, K, V, G, STATE, DEL, spans, keep, drop, bias, slopes, q_segments,
-                      k_segments);
+            find_rows(&x, batches, all, &a.in, Q, K, V, G, STATE, DEL, spans);
             for (int i = w.i0; i < min(w.i1, x.N); i += BM) {
                 barrier(CLK_LOCAL_MEM_FENCE);
                 fill_bounds(bounds, &m, BM, batches, i, x.N, lid);
