@@ -11,6 +11,7 @@ int cla_cmd_check(int argc, char **argv);
 int cla_cmd_bench(int argc, char **argv);
 int cla_cmd_tune(int argc, char **argv);
 int cla_cmd_study(int argc, char **argv);
+int cla_cmd_doctor(int argc, char **argv);
 
 /* Help texts, whole: usage line, options, examples; each ends in a newline. Defined beside the verb. */
 extern const char *const cla_help_run, *const cla_help_run_more;
@@ -20,5 +21,6 @@ extern const char *const cla_help_check;
 extern const char *const cla_help_bench;
 extern const char *const cla_help_tune;
 extern const char *const cla_help_study;
+extern const char *const cla_help_doctor;
 
 #endif

@@ -1,0 +1,50 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# clattn doctor: a machine that is well, and loaders that are not.
+#   doctor.sh CLATTN      last line: N passed, N failed; exit status 1 when something failed
+. "$(dirname "$0")/judge.sh"
+verb=doctor
+
+run 0 "cpu" --device cpu
+says "cpu: tested" '^  ok    cpu f32: right'
+says "cpu: f64" '^  ok    cpu f64: right'
+says "cpu: well" '^Nothing is wrong\.$'
+
+mkdir "$work/none" "$work/wrong"
+OCL_ICD_VENDORS=$work/none run 1 "no driver"
+says "no driver" "WRONG $work/none: there is no driver"
+says "no driver: remedy" '-> install a driver: pocl-opencl-icd'
+says "no driver: cpu works" '^  ok    cpu f32: right'
+says "no driver: count" '^1 problem\.$'
+
+echo libclattn_no_such_driver.so >"$work/wrong/a.icd"
+: >"$work/wrong/b.icd"
+OCL_ICD_VENDORS=$work/wrong run 1 "wrong drivers"
+says "a driver that is gone" 'WRONG .*a\.icd: libclattn_no_such_driver\.so does not load: '
+says "a driver without a name" 'WRONG .*b\.icd: names no library'
+says "wrong drivers: count" '^2 problems\.$'
+OCL_ICD_VENDORS=$work/wrong/a.icd run 1 "one file"
+says "one file" 'WRONG .*a\.icd: '
+OCL_ICD_VENDORS=$work/nowhere run 1 "no folder"
+says "no folder" "WRONG $work/nowhere: No such file"
+
+: >"$work/plain"
+CLATTN_CACHE_DIR=$work/none run 0 "cache" --device cpu
+says "cache" "ok    $work/none: compiled kernels are kept there"
+holds "cache: nothing left in it" [ -z "$(ls "$work/none")" ]
+CLATTN_CACHE_DIR=$work/plain run 1 "a file as cache" --device cpu
+says "a file as cache" "WRONG $work/plain: compiled kernels cannot be kept"
+echo "no record" >"$work/plain"
+CLATTN_TUNING_FILE=$work/plain run 1 "a wrong record" --device cpu
+says "a wrong record" 'WRONG .*not all of it is understood'
+
+run 2 "no such device" --device nowhere
+run 2 "a word" well
+run 2 "an option" --devise cpu
+if "$clattn" devices --device opencl >/dev/null 2>&1; then
+    run 0 "a whole machine"
+    says "drivers" '^  ok    .*\.icd: .* loads'
+    says "devices" '^  ok    opencl:0:0: '
+    says "self-test" '^  ok    opencl:0:0 f32: right'
+fi
+finish
