@@ -19,8 +19,13 @@ install(FILES "${CMAKE_BINARY_DIR}/clattnConfig.cmake" "${CMAKE_BINARY_DIR}/clat
   DESTINATION "${clattn_cmake_dir}")
 
 # The prefix may be another one at installation: the .pc file is written then.
-set(clattn_pc_libdir "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
-set(clattn_pc_includedir "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
+foreach(kind IN ITEMS LIB INCLUDE)
+  string(TOLOWER "clattn_pc_${kind}dir" name)
+  set(${name} "${CMAKE_INSTALL_${kind}DIR}")
+  if(NOT IS_ABSOLUTE "${${name}}")
+    set(${name} "\${prefix}/${${name}}")
+  endif()
+endforeach()
 set(clattn_pc_private "${OPENCL_LIBRARY} ${CLBLAST_LIBRARY} ${OPENBLAS_LIBRARY} ${OpenMP_C_FLAGS} -lm")
 set(clattn_pc "${CMAKE_INSTALL_LIBDIR}/pkgconfig/clattn.pc")
 install(CODE "
@@ -29,9 +34,9 @@ install(CODE "
   set(clattn_pc_includedir [[${clattn_pc_includedir}]])
   set(clattn_pc_private \"${clattn_pc_private}\")
   get_filename_component(CMAKE_INSTALL_PREFIX \"\${CMAKE_INSTALL_PREFIX}\" ABSOLUTE)
-  configure_file(\"${CMAKE_SOURCE_DIR}/cmake/clattn.pc.in\"
-    \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${clattn_pc}\" @ONLY)
-  message(STATUS \"Installing: \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${clattn_pc}\")
+  get_filename_component(file \"${clattn_pc}\" ABSOLUTE BASE_DIR \"\${CMAKE_INSTALL_PREFIX}\")
+  configure_file(\"${CMAKE_SOURCE_DIR}/cmake/clattn.pc.in\" \"\$ENV{DESTDIR}\${file}\" @ONLY)
+  message(STATUS \"Installing: \$ENV{DESTDIR}\${file}\")
 ")
 
 if(TARGET clattn_cli)

@@ -104,6 +104,12 @@ def test_sequences_and_pages():
         a, b, c, d = cu_queries[i], cu_queries[i + 1], cu_keys[i], cu_keys[i + 1]
         wanted, _, _ = formula(Q[:1, :, a:b], K[:1, :, c:d], V[:1, :, c:d])
         np.testing.assert_allclose(o[:, :, a:b], wanted, rtol=1e-9)
+    segments = dict(query_segments=np.array([[0, 1, 9], [0, 0, 1]]), key_segments=np.array([[0, 1, 1, 9], [0, 0, 1, 1]]))
+    o = clattn.attention(Q[:1], K[:1], V[:1], device="cpu", cu_queries=cu_queries, cu_keys=cu_keys, **segments)
+    seen = np.equal.outer([0, 0, 1], [0, 0, 1, 1])
+    np.testing.assert_allclose(o[:, :, 2:], formula(Q[:1, :, 2:], K[:1, :, 3:], V[:1, :, 3:], seen=seen)[0], rtol=1e-9)
+    part = clattn.attention(Q[:1], K[:1], V[:1], device="cpu", cu_queries=[0, 2], cu_keys=[0, 7], lse=True)
+    assert not part.o[:, :, 2:].any() and not part.lse[:, :, 2:].any() and part.o[:, :, :2].any()
     page = 2
     k_pages, v_pages = (x[0, :, :6].reshape(2, 3, page, D).transpose(1, 0, 2, 3)[[1, 2, 0]] for x in (K, V))
     paged = clattn.attention(Q[:1], k_pages, v_pages, device="cpu", block_table=[[2, 0, 1]], key_lengths=[5])
@@ -127,7 +133,8 @@ def test_ranks_strides_and_types():
     out = np.zeros((B, N, H, D)).transpose(0, 2, 1, 3)
     assert clattn.attention(Q, K, V, device="cpu", out=out) is out
     np.testing.assert_allclose(out, o, rtol=1e-9)
-    assert clattn.attention(Q[:, :, :0], K, V, device="cpu").shape == (B, H, 0, D)
+    none = clattn.attention(Q[:, :, :0], K, V, device="cpu", column_sums=True)
+    assert none.o.shape == (B, H, 0, D) and not none.column_sums.any()
     assert not clattn.attention(Q, K[:, :, :0], V[:, :, :0], device="cpu").any()
 
 
@@ -149,6 +156,13 @@ class Foreign:
     def __dlpack_device__(self):
         return self.device
 
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+
+class Old(Foreign):
+    """The same before DLPack 1.0."""
+
     def __dlpack__(self, stream=None):
         return self.array.__dlpack__()
 
@@ -161,6 +175,12 @@ def test_arrays_of_others():
     out = np.empty_like(o)
     clattn.attention(Foreign(Q), K, V, out=Foreign(out), device="cpu")
     np.testing.assert_allclose(out, o, rtol=1e-9)
+    np.testing.assert_allclose(clattn.attention(Old(Q), Old(K), Old(V), device="cpu"), o, rtol=1e-9)
+    fixed = np.zeros_like(o)
+    fixed.flags.writeable = False
+    for unwriteable in (Old(out), Foreign(fixed)):
+        with pytest.raises(clattn.ArgumentError, match="o is written"):
+            clattn.attention(Q, K, V, out=unwriteable, device="cpu")
     with pytest.raises(clattn.ArgumentError, match="q is not on the CPU"):
         clattn.attention(Foreign(Q, (2, 0)), K, V)
 
@@ -174,6 +194,8 @@ def test_pytorch_tensors():
     half = clattn.attention(*(x.to(torch.bfloat16) for x in (q, k, v)), device="cpu", lse=True)
     assert half.o.dtype == torch.bfloat16 and half.lse.dtype == torch.float32
     np.testing.assert_allclose(half.o.float().numpy(), formula(Q, K, V)[0], rtol=5e-2, atol=5e-2)
+    with pytest.raises(clattn.ArgumentError, match="DLPack"):
+        clattn.attention(q.clone().requires_grad_(), k, v, device="cpu")
     keep = torch.from_numpy(KEEP)
     want = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=keep, enable_gqa=True)
     np.testing.assert_allclose(clattn.attention(q, k, v, keep=keep, device="cpu").numpy(), want.numpy(), rtol=1e-9)
@@ -188,6 +210,12 @@ WRONG = [
     (clattn.ArgumentError, "exclude", lambda: clattn.attention(Q, K, V, align="top-left", offsets=[0, 0])),
     (clattn.ArgumentError, "key_lengths has 1", lambda: clattn.attention(Q, K, V, key_lengths=[1])),
     (clattn.ArgumentError, "integers", lambda: clattn.attention(Q, K, V, key_lengths=[1.5, 2])),
+    (clattn.ArgumentError, "do not fit int32", lambda: clattn.attention(Q, K, V, query_segments=np.full((B, N), 2**32))),
+    (
+        clattn.ArgumentError,
+        "query_segments has 5 numbers; 8",
+        lambda: clattn.attention(Q[:1], K[:1], V[:1], cu_queries=[0, 1, 5], cu_keys=[0, 1, 7], query_segments=np.zeros(5, int)),
+    ),
     (clattn.ArgumentError, "block_table is of shape", lambda: clattn.attention(Q, K, V, block_table=[0, 1])),
     (clattn.ArgumentError, "cu_keys", lambda: clattn.attention(Q, K, V, cu_keys=[0, 1])),
     (clattn.ArgumentError, "slopes", lambda: clattn.attention(Q, K, V, alibi=[1.0])),

@@ -43,15 +43,18 @@ lib=$(dirname "$(find "$prefix" -name libclattn.so)")
 export LD_LIBRARY_PATH=$lib PKG_CONFIG_PATH=$lib/pkgconfig
 soname() { readelf -d "$lib/libclattn.so" | grep -q 'SONAME.*\[libclattn.so.0\]'; }
 holds "soname" soname
-foreign_symbols() { nm -D --defined-only "$lib/libclattn.so" | awk '{ print $3 }' | grep -vE '^(clattn_[a-z0-9_]+@@CLATTN_0|CLATTN_0(@@CLATTN_0)?)$'; }
+symbols() { nm -D --defined-only "$lib/libclattn.so" | awk '{ print $3 }' >"$work/symbols" && [ -s "$work/symbols" ]; }
+holds "symbols" symbols
+foreign_symbols() { grep -vE '^(clattn_[a-z0-9_]+@@CLATTN_0|CLATTN_0(@@CLATTN_0)?)$' "$work/symbols"; }
 holds "symbols: none but clattn_*, with a version" fails foreign_symbols
 # Every function that a header declares is there.
-missing_symbols() {
-    nm -D --defined-only "$lib/libclattn.so" | sed -n 's/.* T \(clattn_[a-z0-9_]*\).*/\1/p' | sort -u >"$work/there"
+declared() {
     cat "$prefix"/include/clattn/*.h | tr '\n' ' ' | grep -oE 'CLATTN_API [^(;]*\(' | grep -oE 'clattn_[a-z0-9_]+ *\($' | tr -d ' (' |
         sort -u >"$work/declared"
-    [ -s "$work/declared" ] && comm -13 "$work/there" "$work/declared" | grep .
+    [ "$(wc -l <"$work/declared")" -gt 100 ]
 }
+holds "symbols: there are declarations" declared
+missing_symbols() { sed 's/@.*//' "$work/symbols" | sort -u | comm -13 - "$work/declared" | grep .; }
 holds "symbols: all that the headers declare" fails missing_symbols
 build_paths() { find "$prefix" -type f -exec grep -alF -e "$source_dir" -e "$build" {} +; }
 holds "no path of the build in what is installed" fails build_paths
@@ -88,17 +91,17 @@ holds "each header alone, in C11 and C++11" alone
 # ---- manual and completion ----
 manual() { [ "$(grep -c '^\.SH' "$prefix"/share/man/man1/clattn.1)" -ge 9 ] && grep -q -e '\\-\\-causal' "$prefix"/share/man/man1/clattn.1; }
 holds "manual: a part for each verb, its options" manual
-completes() { # WORDS... WANTED: the last word of WORDS completes to WANTED among others
-    local wanted=${*: -1} words=("${@:1:$#-1}")
-    PATH=$prefix/bin:$PATH bash -c '
-        . "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _clattn; printf "%s\n" "${COMPREPLY[@]}"' \
-        "$prefix/share/bash-completion/completions/clattn" "${words[@]}" | grep -qxF -e "$wanted"
+completes() { # LINE WANTED: the last word of the line completes to WANTED among others
+    PATH=$prefix/bin:$PATH bash -c '. "$0"; COMP_LINE=$1; COMP_POINT=${#1}; COMP_WORDS=($1); _clattn; printf "%s\n" "${COMPREPLY[@]}"' \
+        "$prefix/share/bash-completion/completions/clattn" "$1" | grep -qxF -e "$2"
 }
-holds "completion: verbs" completes clattn be bench
-holds "completion: options" completes clattn run --caus --causal
-holds "completion: devices" completes clattn run -d cp cpu
-holds "completion: algorithms" completes clattn run --algorithm fused_l fused_lanes
-holds "completion: files" completes clattn run READ README.md
+holds "completion: verbs" completes "clattn be" bench
+holds "completion: every verb" completes "clattn " doctor
+holds "completion: options" completes "clattn run --caus" --causal
+holds "completion: devices" completes "clattn run -d cp" cpu
+holds "completion: devices with colons, of which bash keeps what is there" completes "clattn run -d opencl:" gpu
+holds "completion: algorithms" completes "clattn run --algorithm fused_l" fused_lanes
+holds "completion: files" completes "clattn run READ" README.md
 
 # ---- as a Debian package ----
 holds "cpack" cpack -G DEB --config "$build/CPackConfig.cmake" -B "$work/deb"

@@ -57,6 +57,8 @@ class _Arguments:
         if array.size and array.dtype.kind not in "iub" and dtype is not np.float32:
             raise ArgumentError(f"{field} are {array.dtype}; integers are needed")
         flat = np.ascontiguousarray(array, dtype=dtype).reshape(-1)
+        if dtype is not np.float32 and not np.array_equal(flat, array.reshape(-1)):
+            raise ArgumentError(f"{field} has numbers that do not fit {np.dtype(dtype).name}")
         if count is not None and flat.size != count:
             raise ArgumentError(f"{field} has {flat.size} {what}; {count} are needed")
         self._held.append(flat)
@@ -132,8 +134,10 @@ def attention(
     window       (left, right): keys seen to each side; None: no limit
     key_lengths, query_lengths, prefix_lengths   one a batch: keys that count, queries that count, keys that causal
                  does not hide
-    query_segments, key_segments   [B, N] and [B, M]: a query sees keys of its own segment
-    cu_queries, cu_keys   [sequences + 1]: sequences one after another in one batch
+    query_segments, key_segments   [B, N] and [B, M]: a query sees keys of its own segment; with sequences
+                 [sequences, the longest's length]
+    cu_queries, cu_keys   [sequences + 1]: sequences one after another in one batch; B above is then their number.
+                 Rows behind the last one are not written (in new arrays: zeros)
     block_table  [B, pages] of int32: k and v are pages [pages, Hk, page, D]; with key_lengths
     scale        1 / sqrt(D) if None
     softcap      softcap * tanh(score / softcap), before everything else; 0: none
@@ -177,8 +181,10 @@ def attention(
     a.numbers("key_lengths", key_lengths, np.int64, rows)
     a.numbers("query_lengths", query_lengths, np.int64, rows)
     a.numbers("prefix_lengths", prefix_lengths, np.int64, rows)
-    a.numbers("query_segments", query_segments, np.int32, None if sequences else rows * queries)
-    a.numbers("key_segments", key_segments, np.int32, None if sequences else rows * keys)
+    longest_queries = _longest(cu_queries, queries)
+    longest_keys = keys if block_table is not None else _longest(cu_keys, keys)
+    a.numbers("query_segments", query_segments, np.int32, rows * longest_queries)
+    a.numbers("key_segments", key_segments, np.int32, rows * longest_keys)
     _scores(a, heads, scale, softcap, alibi)
     a.c.dropout, a.c.dropout_seed, a.c.dropout_offset = dropout, dropout_seed, dropout_offset
     a.text("algorithm", algorithm)
@@ -188,7 +194,8 @@ def attention(
 
     sums = "float64" if "float64" in (tq.dtype, tk.dtype, tv.dtype) else "float32"
     lead = tq.shape[:-2]
-    result = Result(out if out is not None else _tensor.new_like(q, lead + (queries, tv.shape[-1])))
+    whole = not sequences and queries > 0  # else some places are not written
+    result = Result(out if out is not None else _tensor.new_like(q, lead + (queries, tv.shape[-1]), whole))
     a.tensor("o", result.o, out=True)
     shown_queries = a.numbers("weights_queries", weights_queries, np.int64, None) if weights_queries is not None else queries
     shown_heads = a.numbers("weights_heads", weights_heads, np.int64, None) if weights_heads is not None else heads
@@ -208,7 +215,7 @@ def attention(
     }
     for field, (wanted, shape) in full.items():
         if wanted:
-            array = _tensor.new_like(q, shape[4 - rank :] if rank < 4 else shape, sums)
+            array = _tensor.new_like(q, shape[4 - rank :] if rank < 4 else shape, whole, sums)
             a.tensor(field, array, out=True)
             setattr(result, field, array)
     check(lib.clattn_attention(context_of(device).handle, a.c))
@@ -227,6 +234,11 @@ def _sequences(a: _Arguments, cu_queries: Numbers | None, cu_keys: Numbers | Non
     a.numbers("cu_keys", cu_keys, np.int64, count)
     a.c.sequences = count - 1
     return count - 1
+
+
+def _longest(ends: Numbers | None, whole: int) -> int:
+    """The longest of the sequences that begin and end there."""
+    return whole if ends is None else max(0, int(np.diff(np.asarray(ends).reshape(-1)).max()))
 
 
 def _positions(

@@ -50,6 +50,24 @@ class _DLTensor(ctypes.Structure):
     ]
 
 
+class _Versioned(ctypes.Structure):
+    """DLManagedTensorVersioned."""
+
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("manager", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _DLTensor),
+    ]
+
+
+_READ_ONLY = 1  # DLPACK_FLAG_BITMASK_READ_ONLY
+
+_name_is = ctypes.pythonapi.PyCapsule_IsValid
+_name_is.restype = ctypes.c_int
+_name_is.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_of.restype = ctypes.c_void_p
 _pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
@@ -80,7 +98,7 @@ def of(array: Any, name: str, out: bool = False) -> Tensor:
     """The array itself; where it is an input and NumPy's layout is none of ours (byte order, negative or odd strides), a
     copy. `out`: the library writes it."""
     if not isinstance(array, np.ndarray) and hasattr(array, "__dlpack__"):
-        return _of_dlpack(array, name)
+        return _of_dlpack(array, name, out)
     return _of_numpy(array, name, out)
 
 
@@ -99,12 +117,29 @@ def _of_numpy(array: Any, name: str, out: bool) -> Tensor:
     return Tensor(name, array.dtype.name, array.shape, [s // size for s in array.strides], array.ctypes.data, array)
 
 
-def _of_dlpack(array: Any, name: str) -> Tensor:
+def _capsule_of(array: Any, name: str) -> Any:
+    try:
+        try:
+            return array.__dlpack__(max_version=(1, 0))
+        except TypeError:  # of before version 1.0
+            return array.__dlpack__()
+    except BufferError as error:
+        raise ArgumentError(f"{name} is not to be had by DLPack: {error}") from error
+
+
+def _of_dlpack(array: Any, name: str, out: bool) -> Tensor:
     device = array.__dlpack_device__()
     if int(device[0]) != _ON_CPU:
         raise ArgumentError(f"{name} is not on the CPU (DLPack's device {tuple(map(int, device))}); copy it there first")
-    capsule = array.__dlpack__()  # not consumed: it frees what it holds itself
-    t = ctypes.cast(_pointer_of(capsule, b"dltensor"), ctypes.POINTER(_DLTensor)).contents
+    capsule = _capsule_of(array, name)  # not consumed: it frees what it holds itself
+    if _name_is(capsule, b"dltensor_versioned"):
+        versioned = ctypes.cast(_pointer_of(capsule, b"dltensor_versioned"), ctypes.POINTER(_Versioned)).contents
+        t, writeable = versioned.tensor, not versioned.flags & _READ_ONLY
+    else:  # it cannot say whether it may be written; PyTorch's may
+        t = ctypes.cast(_pointer_of(capsule, b"dltensor"), ctypes.POINTER(_DLTensor)).contents
+        writeable = hasattr(array, "new_empty")
+    if out and not writeable:
+        raise ArgumentError(f"{name} is written, but {type(array).__name__} does not say by DLPack that it may be")
     dtype = _DLPACK.get((t.code, t.bits))
     if dtype is None or t.lanes != 1:
         raise DtypeError(f"{name} is of DLPack's type code {t.code} with {t.bits} bits; the library has {', '.join(_DTYPES)}")
@@ -121,12 +156,14 @@ def _row_major(shape: Sequence[int]) -> list[int]:
     return strides[::-1]
 
 
-def new_like(array: Any, shape: Sequence[int], dtype: str | None = None) -> Any:
-    """A PyTorch tensor where `array` is one, else a NumPy array; of the type of `array` unless another is given."""
+def new_like(array: Any, shape: Sequence[int], whole: bool, dtype: str | None = None) -> Any:
+    """A PyTorch tensor where `array` is one, else a NumPy array; of the type of `array` unless another is given. `whole`:
+    all of it will be written; else it holds zeros."""
     if hasattr(array, "new_empty") and hasattr(array, "__dlpack__"):
-        library = importlib.import_module(type(array).__module__.partition(".")[0])
-        return array.new_empty(tuple(shape), dtype=getattr(library, dtype) if dtype else array.dtype)
+        library = importlib.import_module(type(array.dtype).__module__)
+        make = array.new_empty if whole else array.new_zeros
+        return make(tuple(shape), dtype=getattr(library, dtype) if dtype else array.dtype)
     wanted = dtype or of(array, "q").dtype
     if wanted == "bfloat16" and not isinstance(array, np.ndarray):
         raise DtypeError("NumPy has no bfloat16: give out=")
-    return np.empty(tuple(shape), array.dtype if wanted == "bfloat16" else wanted)
+    return (np.empty if whole else np.zeros)(tuple(shape), array.dtype if wanted == "bfloat16" else wanted)
