@@ -50,7 +50,9 @@ fi
 run 0 "all" all --device cpu --to 1024 --plot a.svg --json a.json
 says "all" '^[0-9]+ agree, 0 off, 0 failed, 0 skipped$'
 says "layers" '^ +24( +[0-9.e+-]+){5}$'
-holds "a plot of each" [ -s a-scale.svg ] && [ -s a-cost.svg ] && [ -s a-gradient.svg ]
+for each in scale cost gradient; do
+    holds "a plot of $each" [ -s "a-$each.svg" ]
+done
 holds "an SVG" grep -q '<svg' a-scale.svg
 holds "JSON" grep -q '"experiment":.*"scale"' a.json
 holds "JSON's figures" [ "$(grep -c '"figure":.*"d_k ' a.json)" -eq 65 ]
