@@ -131,24 +131,33 @@ static bool download(const clattn_tensor *t, clattn_array *into) {
            clattn_buffer_download(t->buffer, 0, into->data, into->bytes) == CLATTN_OK;
 }
 
+static bool result_agrees(const clattn_tensor *t, const char *what, const char *other, clattn_array *others, char *text,
+                          size_t size) {
+    clattn_array mine = {0}, *const got = other ? &mine : others;
+    bool ok = download(t, got);
+    if (!ok)
+        snprintf(text, size, "%s", clattn_last_error());
+    else if (!(ok = !cla_has_nan(got)))
+        snprintf(text, size, "its %s has NaN, or is not written everywhere", what);
+    const double d = ok && other ? cla_largest_difference(got, others) : 0;
+    if (ok && d > 0 && !(ok = d <= allowed_difference(got->dtype, cla_largest(others))))
+        snprintf(text, size, "its %s is off by %.3g from that of %s", what, d, other);
+    clattn_array_free(&mine);
+    return ok;
+}
+
 bool cla_bench_agrees(const cla_bench_place *place, const char *name, cla_bench_agreement *first, char *text,
                       size_t size) {
-    bool ok = true;
-    for (size_t i = 0; i < CLA_BENCH_RESULTS && ok; i++) {
-        static const char *const names[CLA_BENCH_RESULTS] = {"dQ", "dK", "dV"};
+    static const char *const gradients[CLA_BENCH_RESULTS] = {"dQ", "dK", "dV"};
+    for (size_t i = 0; i < CLA_BENCH_RESULTS; i++) {
         const clattn_tensor *t = result_of(place, i);
-        clattn_array mine = {0};
-        if (t && !(ok = download(t, first->name ? &mine : &first->results[i])))
-            snprintf(text, size, "%s", clattn_last_error());
-        const double d = t && ok && first->name ? cla_largest_difference(&mine, &first->results[i]) : 0;
-        if (ok && d > 0 && !(ok = d <= allowed_difference(mine.dtype, cla_largest(&first->results[i]))))
-            snprintf(text, size, "its %s is off by %.3g from that of %s",
-                     place->args.d_q.rank > 0 ? names[i] : "result", d, first->name);
-        clattn_array_free(&mine);
+        if (t && !result_agrees(t, place->args.d_q.rank > 0 ? gradients[i] : "result", first->name, &first->results[i],
+                                text, size))
+            return false;
     }
-    if (ok && !first->name)
+    if (!first->name)
         first->name = name;
-    return ok;
+    return true;
 }
 
 void cla_bench_agreement_free(cla_bench_agreement *first) {

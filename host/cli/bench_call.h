@@ -47,8 +47,8 @@ typedef struct cla_bench_agreement {
     const char *name; /* NULL: none has run yet */
 } cla_bench_agreement;
 
-/* A time means nothing when the result is wrong: compares what lies in `place` with the first one's, or keeps it as
- * that. false: text says why not. */
+/* A time means nothing when the result is wrong: looks for NaN, which no result of numbers has and what was not written
+ * keeps, and compares what lies in `place` with the first one's, or keeps it as that. false: text says why not. */
 bool cla_bench_agrees(const cla_bench_place *place, const char *name, cla_bench_agreement *first, char *text,
                       size_t size);
 void cla_bench_agreement_free(cla_bench_agreement *first);

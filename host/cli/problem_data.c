@@ -232,3 +232,17 @@ double cla_largest(const clattn_array *a) {
     }
     return most;
 }
+
+bool cla_has_nan(const clattn_array *a) {
+    const size_t size = clattn_dtype_size(a->dtype), count = a->bytes / size;
+    bool has = false;
+    for (size_t done = 0; done < count && !has;) {
+        double x[512];
+        const size_t n = count - done < 512 ? count - done : 512;
+        has = clattn_convert(x, CLATTN_F64, (const char *)a->data + done * size, a->dtype, n) != CLATTN_OK;
+        for (size_t i = 0; i < n && !has; i++)
+            has = isnan(x[i]);
+        done += n;
+    }
+    return has;
+}

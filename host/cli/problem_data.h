@@ -29,5 +29,6 @@ clattn_status cla_random_reals(clattn_dtype dtype, int rank, const int64_t *shap
 double cla_largest_difference(const clattn_array *a, const clattn_array *b);
 /* The largest absolute value; NaN does not count. */
 double cla_largest(const clattn_array *a);
+bool cla_has_nan(const clattn_array *a);
 
 #endif

@@ -75,6 +75,12 @@ says "all algorithms: blas" '^  cpu +blas .* 1\.00x '
 says "the crossover" '^b1 h2 d16 f32: opencl:[0-9:]+ (is ahead of cpu|overtakes cpu|does not overtake cpu)'
 says "the crossover with transfers" 'transfers included \('
 
+# ---- scores that are infinite: their NaN stands in for what an algorithm leaves unwritten ----
+run 1 "NaN in a result" 'n8 d64 scale=3e38' --devices cpu --algorithms blas --repeat 1
+says "NaN in a result" '^  cpu blas failed: its result has NaN'
+run 1 "NaN in gradients" 'n8 d64 scale=3e38' --backward --devices cpu --algorithms blas --repeat 1
+says "NaN in gradients" '^  cpu blas failed: its d[QKV] has NaN'
+
 # ---- forward and backward pass ----
 run 2 "a profile of both passes" 'n8 d8' --backward --profile
 says "a profile of both passes" 'of the forward pass alone'
