@@ -5,6 +5,7 @@
  *   build/examples/train --resume model.safetensors --steps 2000 --until 99.9 */
 #define _POSIX_C_SOURCE 200809L
 #include "complain.h"
+#include "train_out.h"
 #include "train_plot.h"
 
 #include <errno.h>
@@ -111,19 +112,11 @@ static bool take_options(int argc, char **argv, options *o) {
     return true;
 }
 
-/* Now, not after minutes of training; what is there already stays. */
-static bool can_write(const char *path) {
-    if (!path)
-        return true;
-    FILE *file = fopen(path, "rb");
-    const bool was_there = file != NULL;
-    if (file)
-        fclose(file);
-    file = fopen(path, "ab");
-    if (!file)
-        return complain("%s cannot be written: %s", path, strerror(errno));
-    fclose(file);
-    return was_there || remove(path) == 0 || complain("%s: %s", path, strerror(errno));
+/* Now, not after minutes of training. */
+static bool can_write(const options *o) {
+    if (out_is_same(o->plot, o->save) || out_is_same(o->plot, o->resume))
+        return complain("--plot %s is the checkpoint", o->plot);
+    return out_check(o->save) && out_check(o->plot);
 }
 
 /* ---- training ---- */
@@ -270,7 +263,7 @@ static bool run_all(options *o) {
     ok = ok && settings_check(&o->settings) &&
          (step < o->steps ||
           complain("--steps %" PRId64 ": %s has done %" PRId64 " already", o->steps, o->resume, step)) &&
-         can_write(o->save) && can_write(o->plot) && open_run(&r, step);
+         can_write(o) && open_run(&r, step);
     ok = ok && train(&r) && show(&r) && report_profile(&r) &&
          (!o->save || checkpoint_write(o->save, r.settings, &r.history, r.model)) &&
          (!o->plot || train_plot(o->plot, r.settings, &r.history));

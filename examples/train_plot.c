@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train_plot.h"
 
-#include "complain.h"
-#include <errno.h>
+#include "train_out.h"
 #include <math.h>
-#include <string.h>
 
 /* Colours that stay apart for colour-blind readers (Okabe & Ito). */
 #define LOSS "#0072B2"
@@ -90,9 +88,10 @@ static void put_curves(const plot *p) {
 }
 
 bool train_plot(const char *path, const settings *s, const history *h) {
-    plot p = {.out = fopen(path, "w"), .history = h};
-    if (!p.out)
-        return complain("%s cannot be written: %s", path, strerror(errno));
+    out_file file;
+    if (!out_open(path, &file))
+        return false;
+    plot p = {.out = file.stream, .history = h};
     find_decades(&p);
     fprintf(p.out,
             "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' font-family='sans-serif' font-size='14'>\n"
@@ -104,6 +103,5 @@ bool train_plot(const char *path, const settings *s, const history *h) {
     put_axes(&p);
     put_curves(&p);
     fprintf(p.out, "</svg>\n");
-    const bool failed = ferror(p.out) != 0;
-    return (fclose(p.out) == 0 && !failed) || complain("%s cannot be written: %s", path, strerror(errno));
+    return out_close(&file);
 }

@@ -54,6 +54,37 @@ refuses "no such folder" 'nowhere/x.svg cannot be written' --plot nowhere/x.svg 
 ends 1 "not there in time" "$clattn" $small --device cpu --until 100 --steps 1
 says "not there in time" 'error: 1 steps did not reach 100 %' err
 
+# ---- files: what is there stays ----
+cp model.safetensors kept.safetensors
+ln model.safetensors hard.svg
+ln -s model.safetensors soft.svg
+for plot in model.safetensors ./model.safetensors "$work/model.safetensors" hard.svg soft.svg; do
+    refuses "a plot over the checkpoint: $plot" 'is the checkpoint' --resume model.safetensors --plot "$plot" --device cpu
+done
+rm hard.svg soft.svg
+refuses "a plot over the checkpoint to be" 'is the checkpoint' $small --save new --plot ./new --device cpu
+ln -s nowhere.svg leads-nowhere.svg
+for option in --save --plot; do
+    refuses "a link to nothing, $option" 'cannot be written' $small --device cpu --until 0 --steps 1 $option leads-nowhere.svg
+    refuses "a folder, $option" 'no regular file' $small --device cpu --until 0 --steps 1 $option .
+done
+holds "a link to nothing stays, and gets nothing" [ -L leads-nowhere.svg -a ! -e leads-nowhere.svg ]
+echo secret >unreadable.svg
+chmod 200 unreadable.svg # which says something where the tests are not run by root
+ends 1 "a device that fails" "$clattn" $small --device opencl:99:99 --plot unreadable.svg --save absent.safetensors
+holds "what cannot be read stays" [ -s unreadable.svg ]
+holds "what was not there is not made" [ ! -e absent.safetensors ]
+mkdir plots
+echo old >plots/x.svg
+ln plots/x.svg before.svg
+ln -s plots/x.svg link.svg
+run 0 "a step alone" $small --device cpu --until 0 --steps 1 --save first.safetensors --plot link.svg
+holds "a plot follows a link" [ -L link.svg -a "$(head -c 4 plots/x.svg)" = "<svg" ]
+holds "and is not written in place" [ "$(cat before.svg)" = old ]
+run 0 "on from one step, without accuracies" --resume first.safetensors --device cpu --until 0 --steps 2
+holds "no temporary file is left" sh -c '[ -z "$(find . -name "*.tmp")" ]'
+holds "the checkpoint stays" cmp model.safetensors kept.safetensors
+
 # ---- checkpoints ----
 refuses "no such checkpoint" 'none.safetensors' --resume none.safetensors
 refuses "no more steps" 'has done 35 already' --resume model.safetensors --steps 35
