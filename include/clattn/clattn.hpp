@@ -67,6 +67,8 @@ using encoder = owner<clattn_encoder, clattn_encoder_destroy>;
 using decoder = owner<clattn_decoder, clattn_decoder_destroy>;
 using decoder_cache = owner<clattn_decoder_cache, clattn_decoder_cache_destroy>;
 using safetensors = owner<clattn_safetensors, clattn_safetensors_close>;
+using gguf = owner<clattn_gguf, clattn_gguf_close>;
+using meter = owner<clattn_meter, clattn_meter_destroy>;
 
 /* As clattn_context_create. */
 class context : public owner<clattn_context, clattn_context_destroy> {
