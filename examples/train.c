@@ -19,7 +19,7 @@ static const char usage[] =
     "usage: train [OPTION...]\n"
     "  --device D       opencl, cpu, ... (clattn devices); without: the best there is\n"
     "  --steps N        up to step N (3000)\n"
-    "  --until P        stops when P percent of the unseen sequences are exactly right (99.5); given, it is an error\n"
+    "  --until P        stops when P percent of draws of unseen sequences are right (99.5); given, it is an error\n"
     "                   where the steps do not get there; 0: goes through all steps\n"
     "  --save X.safetensors    writes a checkpoint at the end\n"
     "  --resume X.safetensors  goes on from one, with its settings\n"
@@ -34,7 +34,7 @@ static const char usage[] =
     "  --warmup N, --decay N   steps in which it grows, and then falls to a tenth (50, 500)\n"
     "  --seed N         of weights and sequences (0)\n";
 
-enum { UNSEEN = 1000 }; /* so many at least are looked at */
+enum { UNSEEN = 1000 }; /* so many draws at least; where few such sequences exist, some come again */
 
 typedef struct options {
     const char *device, *save, *resume, *plot;
@@ -212,7 +212,8 @@ static bool show(run *r) {
         print_digits(r->tokens + i * 2 * L, L, " -> ");
         print_digits(r->digits + i * L, L, "\n");
     }
-    printf("%.2f %% of %" PRId64 " unseen sequences are exactly right\n", 100 * r->accuracy, (UNSEEN + B - 1) / B * B);
+    printf("%.2f %% of %" PRId64 " draws of unseen sequences are exactly right\n", 100 * r->accuracy,
+           (UNSEEN + B - 1) / B * B);
     return true;
 }
 

@@ -24,7 +24,7 @@ changed() { LC_ALL=C sed "1s/$1/$2/" model.safetensors >changed.safetensors; }
 # ---- learning, and going on ----
 for device in ${DEVICES:-opencl cpu}; do
     run 0 "60 steps on $device" $small --device "$device" --until 0 --steps 60 --save whole.safetensors --plot whole.svg
-    says "accuracy on $device" '^[0-9.]+ % of 1024 unseen sequences are exactly right$'
+    says "accuracy on $device" '^[0-9.]+ % of 1024 draws of unseen sequences are exactly right$'
     first=$(loss 20) last=$(loss 60)
     holds "the loss falls on $device: $first, $last" awk "BEGIN { exit !($last > 0 && $last < 0.7 * $first) }"
     run 0 "35 steps on $device" $small --device "$device" --until 0 --steps 35 --save model.safetensors
@@ -35,7 +35,7 @@ done
 holds "an SVG" sh -c "grep -q '^<svg' whole.svg && [ \$(grep -c '<polyline' whole.svg) -eq 2 ] && grep -q '^</svg>' whole.svg"
 run 0 "until it can" $small --device cpu --task sort --until 99 --save sorted.safetensors
 says "what it makes of sequences" '^([0-9] ){3}->( [0-9]){3}$'
-says "99 %" '^(99\.[0-9]*|100\.00) % of 1024 unseen'
+says "99 %" '^(99\.[0-9]*|100\.00) % of 1024 draws of unseen'
 
 # ---- wrong use ----
 run 0 "help" --help
