@@ -82,6 +82,8 @@ static clattn_status ask_for_scratch(clattn_plan *plan, gradients *a) {
         CLA_TRY(cla_plan_scratch(plan, clattn_tensor_elements(&p->d_bias) * (int64_t)clattn_dtype_size(p->dtype),
                                  "sums of d_bias", &a->bias_at));
     *c = cla_gradient_chunks_choose(p, cla_min(cla_plan_scratch_left(plan), ENOUGH_BYTES));
+    if (cla_gradient_chunks_bytes(c) > ENOUGH_BYTES) /* the smallest there is: the keys of a head alone take as much */
+        *c = cla_gradient_chunks_choose(p, cla_plan_scratch_left(plan));
     snprintf(what, sizeof what, "%lld rows of %lld scores and their gradients",
              (long long)(c->of.batches * c->of.heads * c->of.members * c->of.queries), (long long)p->M);
     CLA_TRY(cla_plan_scratch(plan, cla_gradient_chunks_bytes(c), what, &at));
