@@ -187,7 +187,7 @@ typedef struct oracle_backward {
 /* Which gradients there are follows from the config: none by what is stored in blocks. */
 oracle_backward *oracle_backward_make(oracle_case *c);
 void oracle_backward_free(oracle_backward *g);
-/* As oracle_exact, twice the error too; the plain evaluation has O as it is stored. */
+/* As oracle_exact, but three times the error; the plain evaluation has O as it is stored. */
 bool oracle_backward_exact(oracle_backward *g, char text[ORACLE_TEXT]);
 /* Whether the exact gradients are those of the forward pass: along a random direction for each tensor, against central
  * differences of the plain evaluation in long double. */

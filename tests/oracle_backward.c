@@ -106,7 +106,8 @@ static double largest_of(const double *x, int64_t count) {
     return largest;
 }
 
-/* Twice the error of the plain evaluation, as in the forward pass. */
+/* Three times the error of the plain evaluation, as FlashAttention allows gradients: differences of nearly equal
+ * numbers leave more to chance than the forward pass does. */
 static void add_order(oracle_backward *g, oracle_order order) {
     oracle_gradients plain = gradients_alloc(g);
     if (g->c->config.dtype == CLATTN_F64)
@@ -116,7 +117,7 @@ static void add_order(oracle_backward *g, oracle_order order) {
     for (int i = 0; i < ORACLE_GRADIENTS; i++)
         for (int64_t x = 0; plain.of[i] && x < count_of(g, i); x++)
             if (isfinite(g->exact.of[i][x]))
-                g->allowed[i] = fmax(g->allowed[i], 2 * fabs(plain.of[i][x] - g->exact.of[i][x]));
+                g->allowed[i] = fmax(g->allowed[i], 3 * fabs(plain.of[i][x] - g->exact.of[i][x]));
     gradients_free(&plain);
 }
 
