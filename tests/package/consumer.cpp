@@ -35,6 +35,12 @@ int main() try {
     good &= expect(o[0] == 5 && o[1] == 6 && !plan.explain().empty(), "a plan on buffers");
     auto parameters = clattn::make<clattn::parameters>(clattn_parameters_create, context.get());
     good &= expect(parameters.get() != nullptr, "parameters");
+    try {
+        clattn::make<clattn::gguf>(clattn_gguf_open, "no_such_file.gguf");
+        good = expect(false, "a file that is not there is thrown");
+    } catch (const clattn::error &e) {
+        good &= expect(e.status() == CLATTN_E_IO, "the status of a file that is not there");
+    }
 
     args.k = clattn::tensor(k, {2, 1});
     try {
