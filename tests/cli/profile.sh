@@ -49,7 +49,7 @@ wrong "the scenarios of the repository" 'bench: --repeat 0' bench --file "$(dirn
 wrong "no problem" 'a problem is missing' bench
 wrong "a file that is not there" 'No such file' bench --file "$work/none"
 echo '# nothing' >"$work/empty.txt"
-wrong "a file without problems" 'there is no attention problem in it' bench --file "$work/empty.txt"
+wrong "a file without problems" 'there is no attention problem' bench --file "$work/empty.txt"
 echo 'a: n8 d8 fast' >"$work/bad.txt"
 wrong "a file with an unknown word" 'fast: no such word' bench --file "$work/bad.txt"
 printf 'n8 d8\000x' >"$work/zero.txt"
