@@ -81,10 +81,6 @@ static cla_key key_for(const cla_problem *p, const blocks *x, bool deep, const c
     return key;
 }
 
-/* Rows of all queries of a head, one after another: of sequences those that there are. */
-static int64_t rows_of_head(const cla_problem *p) { return p->ragged ? p->query_rows : p->N; }
-static int64_t rows_of_all(const cla_problem *p) { return (p->ragged ? 1 : p->B) * p->H * rows_of_head(p); }
-
 /* One where the key heads keep all cores busy; else enough for two rounds of work, as far as there are tiles. Bits of
  * dQ depend on them: with batch_invariant they are those of a head alone. */
 static int64_t splits_for(const cla_problem *p, const clattn_device_info *device, const state *s) {
@@ -97,7 +93,7 @@ static int64_t splits_for(const cla_problem *p, const clattn_device_info *device
 /* Numbers in scratch: of dQ of each split, and with DEEP of tiles of each work-item. */
 static int64_t sums_numbers(const cla_problem *p, int64_t splits) {
     const bool in_place = !cla_present(&p->d_q) || (splits == 1 && p->d_q.dtype == p->dtype);
-    return in_place ? 0 : splits * rows_of_all(p) * p->D;
+    return in_place ? 0 : splits * cla_rows_of_all(p) * p->D;
 }
 static bool wants_tensors(const cla_problem *p) {
     return cla_present(&p->d_q) || cla_present(&p->d_k) || cla_present(&p->d_v);
@@ -114,7 +110,8 @@ static int64_t bias_numbers(const state *s) {
 
 /* Of all scratch, in whole pieces of cla_plan_scratch. */
 static int64_t scratch_bytes(const cla_problem *p, const state *s, int64_t splits) {
-    const int64_t numbers[] = {rows_of_all(p), sums_numbers(p, splits), room_numbers(p, s, splits), bias_numbers(s)};
+    const int64_t numbers[] = {cla_rows_of_all(p), sums_numbers(p, splits), room_numbers(p, s, splits),
+                               bias_numbers(s)};
     int64_t bytes = 0;
     for (int i = 0; i < 4; i++)
         bytes += cla_round_up(numbers[i] * (int64_t)clattn_dtype_size(p->dtype), 256);
@@ -138,7 +135,7 @@ static clattn_status ask_for_scratch(clattn_plan *plan, state *s) {
     clattn_status status = CLATTN_OK;
     const cla_problem *p = &plan->problem;
     const int64_t size = (int64_t)clattn_dtype_size(p->dtype);
-    CLA_TRY(cla_plan_scratch(plan, rows_of_all(p) * size, "sums of dO O of each query", &s->del_at));
+    CLA_TRY(cla_plan_scratch(plan, cla_rows_of_all(p) * size, "sums of dO O of each query", &s->del_at));
     if (s->room > 0)
         CLA_TRY(cla_plan_scratch(plan, room_numbers(p, s, s->splits) * size, "rows of tiles of each work-item",
                                  &s->room_at));
@@ -209,7 +206,7 @@ static void state_costs(const clattn_plan *plan) {
     const cla_problem *p = &plan->problem;
     const state *s = plan->state;
     const clattn_tensor *const inputs[] = {&p->q, &p->k, &p->v, &p->d_o, &p->state, &p->keep, &p->drop, &p->bias};
-    const double size = (double)clattn_dtype_size(p->dtype), rows = (double)rows_of_all(p), del = rows * size;
+    const double size = (double)clattn_dtype_size(p->dtype), rows = (double)cla_rows_of_all(p), del = rows * size;
     const double pairs = 2 * cla_problem_pairs(p), D = (double)p->D, Dv = (double)p->Dv;
     const double sums = (double)sums_numbers(p, s->splits) * size, dq = cla_tensor_bytes(p, &p->d_q);
     const double parts = (double)bias_numbers(s);
@@ -261,28 +258,17 @@ done:
 }
 
 static void fill_inputs(const clattn_plan *plan, cla_lanes_inputs *in) {
-    const cla_problem *p = &plan->problem;
     const state *s = plan->state;
-    const int64_t size = (int64_t)clattn_dtype_size(p->dtype), rows = rows_of_head(p);
-    *in = (cla_lanes_inputs){.g_b = p->d_o.stride[0],
-                             .g_h = p->d_o.stride[1],
-                             .g_i = p->d_o.stride[2],
-                             .g_0 = p->d_o.offset,
-                             .del_b = p->ragged ? 0 : p->H * rows,
-                             .del_h = rows,
-                             .del_0 = (cl_long)s->del_at / size,
-                             .room = s->room,
-                             .room_0 = (cl_long)s->room_at / size,
-                             .g_type = (cl_int)p->d_o.dtype,
-                             .B = (cl_int)p->B};
-    cla_fill_attention_args(plan, &in->forward);
+    cla_fill_backward_inputs(plan, s->del_at, in);
+    in->room = s->room;
+    in->room_0 = (cl_long)(s->room_at / clattn_dtype_size(plan->problem.dtype));
 }
 
 static void fill_args(const clattn_plan *plan, cla_lanes_backward_args *a) {
     const cla_problem *p = &plan->problem;
     const state *s = plan->state;
     const clattn_tensor *dq = &p->d_q, *dk = &p->d_k, *dv = &p->d_v;
-    const int64_t rows = rows_of_head(p);
+    const int64_t rows = cla_rows_of_head(p);
     *a =
         (cla_lanes_backward_args){.splits = (cl_int)s->splits,
                                   .wanted = (cla_present(dq) ? CLA_WANTS_DQ : 0) |
@@ -297,7 +283,7 @@ static void fill_args(const clattn_plan *plan, cla_lanes_backward_args *a) {
         a->sums_i = p->D;
         a->sums_h = rows * p->D;
         a->sums_b = p->ragged ? 0 : p->H * a->sums_h;
-        a->sums_s = rows_of_all(p) * p->D;
+        a->sums_s = cla_rows_of_all(p) * p->D;
     }
     fill_inputs(plan, &a->in);
 }
@@ -311,23 +297,6 @@ static clattn_status prepare(const clattn_plan *plan, const cla_lanes_backward_a
     const cla_arg args[] = {CLA_ARG_BUFFER(p->o.buffer), CLA_ARG_BUFFER(p->d_o.buffer), CLA_ARG_BUFFER(plan->scratch),
                             CLA_ARG_BUFFER(plan->spans), CLA_ARG_VALUE(*a)};
     return cla_launch(plan->context, s->prepare, row_groups(p), args, (int)(sizeof args / sizeof *args));
-}
-
-/* The tensors that both kernels of gradients read, in one order; then `more`, then the struct. */
-enum { INPUTS = 13, MORE = 4 };
-static clattn_status launch(const clattn_plan *plan, cla_kernel *kernel, int64_t groups,
-                            const clattn_buffer *const *more, int more_count, cla_arg value) {
-    const cla_problem *p = &plan->problem;
-    const clattn_buffer *const inputs[INPUTS] = {
-        p->q.buffer,    p->k.buffer,    p->v.buffer,    p->d_o.buffer, p->state.buffer,  plan->scratch,   plan->spans,
-        p->keep.buffer, p->drop.buffer, p->bias.buffer, plan->slopes,  plan->q_segments, plan->k_segments};
-    cla_arg args[INPUTS + MORE + 1];
-    for (int i = 0; i < INPUTS; i++)
-        args[i] = CLA_ARG_BUFFER(inputs[i]);
-    for (int i = 0; i < more_count; i++)
-        args[INPUTS + i] = CLA_ARG_BUFFER(more[i]);
-    args[INPUTS + more_count] = value;
-    return cla_launch(plan->context, kernel, groups, args, INPUTS + more_count + 1);
 }
 
 /* In one piece, or parts of it, dense, in scratch. */
@@ -393,7 +362,7 @@ static clattn_status differentiate_bias(const clattn_plan *plan) {
     const state *s = plan->state;
     const cla_lanes_bias_args a = bias_args(plan);
     const clattn_buffer *const more[] = {s->add_parts ? plan->scratch : plan->problem.d_bias.buffer, plan->scratch};
-    CLA_TRY(launch(plan, s->bias, s->bias_groups, more, 2, CLA_ARG_VALUE(a)));
+    CLA_TRY(cla_launch_gradients(plan, s->bias, s->bias_groups, more, 2, CLA_ARG_VALUE(a)));
     if (s->add_parts)
         CLA_TRY(add_parts(plan, &a));
 done:
@@ -418,7 +387,7 @@ static clattn_status execute(clattn_plan *plan) {
     const clattn_buffer *const sums = s->in_place ? p->d_q.buffer : plan->scratch;
     const clattn_buffer *const outputs[] = {sums, p->d_k.buffer, p->d_v.buffer, plan->scratch};
     if (s->backward)
-        CLA_TRY(launch(plan, s->backward, s->groups, outputs, 4, CLA_ARG_VALUE(a)));
+        CLA_TRY(cla_launch_gradients(plan, s->backward, s->groups, outputs, 4, CLA_ARG_VALUE(a)));
     if (s->reduce) {
         const cla_arg args[] = {CLA_ARG_BUFFER(plan->scratch), CLA_ARG_BUFFER(p->d_q.buffer),
                                 CLA_ARG_BUFFER(plan->spans), CLA_ARG_VALUE(a), CLA_ARG_VALUE(to)};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The backward pass of `fused_tiles`: fused gradients for GPU-class devices. dK and dV by a work-group that owns keys,
  * dQ by one that owns queries, dBias by one that owns a tile of it; each computes the weights again, with the bits of
- * the forward pass. See attention_tiles_backward.cl, attention_tiles_bias.cl, attention_tiles_rows.cl.
+ * the forward pass where that had slices of the default tile. See attention_tiles_backward.cl, _bias.cl and _rows.cl.
  *
  * Builds of a type of sums on one device, over all problems: 6 tiles x dQ, dK and dV x none and intervals, for storage
  * of that type in multiples of 4 without dropout, and any masks, without and with dropout, for all others; of the bias

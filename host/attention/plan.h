@@ -86,9 +86,10 @@ void cla_fill_drop_args(const cla_problem *p, struct cla_drop_args *args);
 enum { CLA_FUSED_MORE = 2 };
 clattn_status cla_launch_fused(const clattn_plan *plan, cla_kernel *kernel, int64_t groups, const cla_arg *more,
                                int more_count, struct cla_attention_args *args);
-/* Of the fused algorithms' backward pass. Rows of the queries of a head, and of all heads and batches; sequences lie
- * one after another. Arguments of their kernels, for tensors as they are bound now, with the sums of dO O of each row
- * at del_at bytes of the scratch; those of dBias but for its inputs; work-groups of tiles of dBias. */
+/* Of the fused algorithms' backward pass (bias arguments and groups of fused_tiles' alone). Rows of the queries of a
+ * head, and of all heads and batches; sequences lie one after another. Arguments of their kernels, for tensors as they
+ * are bound now, with the sums of dO O of each row at del_at bytes of the scratch; those of dBias but for its inputs;
+ * work-groups of tiles of dBias. */
 int64_t cla_rows_of_head(const cla_problem *p);
 int64_t cla_rows_of_all(const cla_problem *p);
 struct cla_lanes_inputs;
