@@ -3,7 +3,7 @@
  *
  * Ids are those of the collection the cases come from; a test's name begins with them. Groups A to E are here and in
  * test_algo_fused_split.c, test_merge.c (A11) and test_determinism.c (D08), group F (CLBlast) in test_cases_clblast.c,
- * groups G (run time) and H (files) with the code they are about. */
+ * group G (drivers) in test_cases_drivers.c and with the code it is about, H (files) with the readers. */
 #ifndef CASES_H
 #define CASES_H
 

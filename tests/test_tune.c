@@ -105,7 +105,7 @@ Test(tune, what_is_faster_is_recorded, .init = begin, .fini = end) {
     cr_expect_not(r.failed || r.cut);
 }
 
-Test(tune, a_wrong_variant_is_never_recorded, .init = begin, .fini = end) {
+Test(tune, G18_a_wrong_variant_is_never_recorded, .init = begin, .fini = end) {
     fast = wrong = other;
     const cla_tune_result r = tune(only_split, 60);
     cr_expect_gt(wrong_runs, 0);
