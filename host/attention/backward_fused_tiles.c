@@ -82,6 +82,29 @@ static clattn_status make_kernel(const clattn_plan *plan, const pass *x, bool fo
     return cla_kernel_create(plan->context, &key, (size_t)v->tiling.work_group, &v->kernel);
 }
 
+/* For the profile: operations of the products, and each tensor read or written once. Each chunk of columns computes the
+ * weights again. */
+static void state_cost(const clattn_plan *plan, const pass *x, const variant *v) {
+    const cla_problem *p = &plan->problem;
+    const clattn_tensor *const inputs[] = {&p->q, &p->k, &p->v, &p->d_o, &p->state, &p->keep, &p->drop, &p->bias};
+    const tiles_state *s = plan->state;
+    const double D = (double)p->D, Dv = (double)p->Dv;
+    double products = (x == &s->passes[BIAS] ? 1 : v->tiling.chunks) * (D + Dv),
+           bytes = (double)cla_rows_of_all(p) * (double)clattn_dtype_size(p->dtype);
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        bytes += cla_tensor_bytes(p, inputs[i]);
+    if (x->own_keys) {
+        products += (cla_present(&p->d_k) ? D : 0) + (cla_present(&p->d_v) ? Dv : 0);
+        bytes += cla_tensor_bytes(p, &p->d_k) + cla_tensor_bytes(p, &p->d_v);
+    } else if (x == &s->passes[QUERIES]) {
+        products += D;
+        bytes += cla_tensor_bytes(p, &p->d_q);
+    } else {
+        bytes += cla_tensor_bytes(p, &p->d_bias);
+    }
+    cla_kernel_cost(v->kernel, 2 * cla_problem_pairs(p) * products, bytes);
+}
+
 /* The best tiles whose kernel the device takes: a driver may allow a kernel less than the device has. */
 static clattn_status make_variant(const clattn_plan *plan, const pass *x, bool fours, variant *v) {
     const clattn_device_info *device = cla_context_device(plan->context);
@@ -93,6 +116,8 @@ static clattn_status make_variant(const clattn_plan *plan, const pass *x, bool f
             break; /* the last message stands */
         status = make_kernel(plan, x, fours, v);
     }
+    if (status == CLATTN_OK)
+        state_cost(plan, x, v);
     return status;
 }
 
@@ -125,7 +150,7 @@ static void set_passes(const cla_problem *p, pass passes[PASSES]) {
                           .kernel = "attention_tiles_keys",
                           .wanted = cla_present(&p->d_k) || cla_present(&p->d_v),
                           .own_keys = true,
-                          .columns = cla_max(p->D, p->Dv)};
+                          .columns = cla_max(cla_present(&p->d_k) ? p->D : 0, cla_present(&p->d_v) ? p->Dv : 0)};
     passes[BIAS] =
         (pass){.file = bias, .kernel = "attention_tiles_bias", .wanted = cla_present(&p->d_bias), .columns = 1};
 }
@@ -153,6 +178,8 @@ static clattn_status create(clattn_plan *plan) {
     choose_forward(p, cla_context_device(plan->context), &s->forward);
     set_passes(p, s->passes);
     CLA_TRY(make_rows(plan, "attention_tiles_prepare", &s->prepare));
+    cla_kernel_cost(s->prepare, 2 * (double)(cla_rows_of_all(p) * p->Dv),
+                    cla_tensor_bytes(p, &p->o) + cla_tensor_bytes(p, &p->d_o));
     for (int i = 0; i < PASSES; i++)
         if (s->passes[i].wanted) {
             CLA_TRY(variant_for_bound(plan, &s->passes[i], &v));

@@ -326,7 +326,7 @@ double cla_bench_share(const cla_bench_entry *entry) {
 }
 
 /* false: out of host memory. What cannot be profiled says so in its note. */
-static bool profile(cla_bench_entry *e, const clattn_attention_args *host_args) {
+static bool profile(cla_bench_entry *e, const clattn_attention_backward_args *host_args) {
     if (!e || e->state != CLA_BENCH_MEASURED || !e->device->info.is_opencl)
         return true;
     e->profile = calloc(1, sizeof *e->profile);
@@ -378,7 +378,7 @@ bool cla_bench_run(cla_bench *bench, size_t problem) {
     for (size_t d = 0; ok && d < bench->device_count; d++)
         take_peaks(bench, problem, d);
     for (size_t i = 0; ok && bench->profile && i < s.lane_count; i++)
-        ok = profile(s.lanes[i].entry, &s.lanes[i].host_args.forward);
+        ok = profile(s.lanes[i].entry, &s.lanes[i].host_args);
     for (size_t d = 0; d < bench->device_count; d++)
         cla_bench_place_free(&s.places[d]);
     cla_bench_agreement_free(&s.first);

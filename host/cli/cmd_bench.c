@@ -168,9 +168,6 @@ static int read_numbers(cla_bench *bench, const cla_args *args) {
         return cla_fail(CLA_EXIT_USAGE, "bench: --limit %s: a number of seconds above 0 is needed", limit);
     bench->repeats = (int)repeats;
     bench->profile = cla_args_given(args, "profile") || cla_args_given(args, "roofline");
-    if (bench->profile && bench->backward)
-        return cla_fail(CLA_EXIT_USAGE, "bench: --profile and --roofline are of the forward pass alone, not with "
-                                        "--backward");
     return CLA_EXIT_OK;
 }
 

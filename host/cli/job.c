@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TENSORS = CLA_JOB_TENSORS, INPUTS = 7 }; /* the inputs come first */
+enum { TENSORS = CLA_JOB_TENSORS, INPUTS = 8 }; /* the inputs come first */
 
 size_t cla_view_extent(const clattn_tensor *view) {
     if (view->rank <= 0 || clattn_tensor_elements(view) <= 0)
@@ -67,12 +67,14 @@ static clattn_status execute(clattn_context *context, clattn_plan *plan, cla_job
     return status;
 }
 
-clattn_status cla_job_open(clattn_context *context, const clattn_attention_args *args, cla_job *job) {
+clattn_status cla_job_open(clattn_context *context, const clattn_attention_backward_args *args, cla_job *job) {
     clattn_device_info device;
     *job = (cla_job){.args = *args};
-    clattn_attention_args *a = &job->args;
-    clattn_tensor *const tensors[TENSORS] = {&a->q,     &a->k, &a->v,   &a->keep,    &a->drop,        &a->bias,
-                                             &a->sinks, &a->o, &a->lse, &a->weights, &a->column_sums, &a->entropy};
+    clattn_attention_backward_args *b = &job->args;
+    clattn_attention_args *a = &b->forward;
+    clattn_tensor *const tensors[TENSORS] = {&a->q,       &a->k,     &a->v,   &a->keep, &a->drop,    &a->bias,
+                                             &a->sinks,   &b->d_o,   &a->o,   &a->lse,  &a->weights, &a->column_sums,
+                                             &a->entropy, &a->state, &b->d_q, &b->d_k,  &b->d_v};
     memcpy(job->tensors, tensors, sizeof tensors);
     const clattn_status status = clattn_context_info(context, &device);
     return status == CLATTN_OK && device.is_opencl ? to_device(context, job) : status;
@@ -88,13 +90,14 @@ clattn_status cla_job_run(clattn_context *context, const clattn_attention_args *
     cla_job j;
     clattn_plan *plan = NULL;
     clattn_device_info device;
-    clattn_status status = cla_job_open(context, args, &j);
+    const clattn_attention_backward_args forward = {.forward = *args};
+    clattn_status status = cla_job_open(context, &forward, &j);
     if (status == CLATTN_OK)
         status = clattn_context_info(context, &device);
     if (status == CLATTN_OK) {
         if (device.is_opencl)
             cla_note_begin(-1, "building kernels (longest the first time) for", device.name);
-        status = clattn_plan_create(context, &j.args, &plan);
+        status = clattn_plan_create(context, &j.args.forward, &plan);
         cla_note_end();
     }
     if (status == CLATTN_OK && explain)

@@ -3,18 +3,18 @@
 #ifndef CLA_JOB_H
 #define CLA_JOB_H
 
-#include <clattn/attention.h>
+#include <clattn/backward.h>
 
 typedef struct cla_job_report {
     char algorithm[48]; /* that ran */
     double seconds;     /* from the start of the execution to its end, without transfers */
 } cla_job_report;
 
-enum { CLA_JOB_TENSORS = 12 };
+enum { CLA_JOB_TENSORS = 17 };
 
-/* A call's tensors on a device. */
+/* A call's tensors on a device; those of the backward pass have rank 0 where there is none. */
 typedef struct cla_job {
-    clattn_attention_args args;              /* with buffers in place of the host arrays; as given on `cpu` */
+    clattn_attention_backward_args args;     /* with buffers in place of the host arrays; as given on `cpu` */
     clattn_tensor *tensors[CLA_JOB_TENSORS]; /* members of args: inputs, then outputs */
     void *host[CLA_JOB_TENSORS];
     clattn_buffer *buffers[CLA_JOB_TENSORS];
@@ -22,7 +22,7 @@ typedef struct cla_job {
 
 /* Buffers that hold what the host arrays of args do; *job is to be closed whatever the status, and stays where it is.
  * Returns the library's status; nothing is printed when it fails. */
-clattn_status cla_job_open(clattn_context *context, const clattn_attention_args *args, cla_job *job);
+clattn_status cla_job_open(clattn_context *context, const clattn_attention_backward_args *args, cla_job *job);
 void cla_job_close(cla_job *job);
 
 /* Every tensor of args is a host array. explain prints the plan on stderr.

@@ -14,7 +14,7 @@
 typedef struct session {
     clattn_context *context, *plain; /* plain: for the peaks, so that its kernels are not in the profile */
     clattn_meter *meter;
-    clattn_plan *plan;
+    clattn_plan *plan, *backward; /* backward: NULL without one */
     cla_job job;
     double run_ms[CLA_PROFILE_RUNS], gflops[CLA_PROFILE_RUNS], gbytes[CLA_PROFILE_RUNS], near_gbytes[CLA_PROFILE_RUNS];
 } session;
@@ -26,15 +26,23 @@ typedef struct session {
             return status_of_call;                                                                                     \
     } while (0)
 
-static clattn_status start(session *s, const char *device, const clattn_attention_args *args) {
+static clattn_status run(session *s) {
+    RETURN_ON_FAILURE(clattn_plan_execute(s->plan, NULL));
+    if (s->backward)
+        RETURN_ON_FAILURE(clattn_backward_plan_execute(s->backward, NULL));
+    return clattn_context_sync(s->context);
+}
+
+static clattn_status start(session *s, const char *device, const clattn_attention_backward_args *args) {
     const clattn_context_options options = {.profile = true};
     RETURN_ON_FAILURE(clattn_context_create(device, &options, &s->context));
     RETURN_ON_FAILURE(clattn_context_create(device, NULL, &s->plain));
     RETURN_ON_FAILURE(clattn_meter_create(s->plain, &s->meter));
     RETURN_ON_FAILURE(cla_job_open(s->context, args, &s->job));
-    RETURN_ON_FAILURE(clattn_plan_create(s->context, &s->job.args, &s->plan));
-    RETURN_ON_FAILURE(clattn_plan_execute(s->plan, NULL));
-    RETURN_ON_FAILURE(clattn_context_sync(s->context));
+    RETURN_ON_FAILURE(clattn_plan_create(s->context, &s->job.args.forward, &s->plan));
+    if (args->d_o.rank > 0)
+        RETURN_ON_FAILURE(clattn_backward_plan_create(s->context, &s->job.args, &s->backward));
+    RETURN_ON_FAILURE(run(s));
     clattn_context_profile_reset(s->context);
     return CLATTN_OK;
 }
@@ -42,8 +50,7 @@ static clattn_status start(session *s, const char *device, const clattn_attentio
 /* A run, and samples of the peaks behind it. */
 static clattn_status turn(session *s, int i, uint64_t read_bytes) {
     const double begin = cla_seconds();
-    RETURN_ON_FAILURE(clattn_plan_execute(s->plan, NULL));
-    RETURN_ON_FAILURE(clattn_context_sync(s->context));
+    RETURN_ON_FAILURE(run(s));
     s->run_ms[i] = 1e3 * (cla_seconds() - begin);
     RETURN_ON_FAILURE(clattn_meter_fma(s->meter, &s->gflops[i]));
     RETURN_ON_FAILURE(clattn_meter_read(s->meter, 0, &s->gbytes[i]));
@@ -64,34 +71,38 @@ static double largest(const double *values) {
     return most;
 }
 
-static clattn_status measure(session *s, const char *device, const clattn_attention_args *args,
+static clattn_status measure(session *s, const char *device, const clattn_attention_backward_args *args,
                              cla_profile_report *report) {
-    clattn_plan_info info;
+    clattn_plan_info info, backward = {0};
     RETURN_ON_FAILURE(start(s, device, args));
     RETURN_ON_FAILURE(clattn_plan_info_get(s->plan, &info));
+    if (s->backward)
+        RETURN_ON_FAILURE(clattn_plan_info_get(s->backward, &backward));
+    report->moved_bytes = info.moved_bytes + backward.moved_bytes;
     for (int i = 0; i < CLA_PROFILE_RUNS; i++)
-        RETURN_ON_FAILURE(turn(s, i, cla_read_bytes(s->plain, info.moved_bytes)));
+        RETURN_ON_FAILURE(turn(s, i, cla_read_bytes(s->plain, report->moved_bytes)));
     RETURN_ON_FAILURE(clattn_context_profile(s->context, report->entries, CLA_PROFILE_KERNELS, &report->count));
     if (report->count > CLA_PROFILE_KERNELS)
         report->count = CLA_PROFILE_KERNELS;
     snprintf(report->device, sizeof report->device, "%s", device);
     snprintf(report->algorithm, sizeof report->algorithm, "%s", info.algorithm);
-    report->is_f64 = cla_sums_type(args) == CLATTN_F64;
+    report->is_f64 = cla_sums_type(&args->forward) == CLATTN_F64;
     report->run_ms = cla_median(s->run_ms, CLA_PROFILE_RUNS);
     report->peak_gflops = largest(s->gflops);
     report->peak_gbytes = largest(s->gbytes);
     report->near_gbytes = largest(s->near_gbytes);
-    report->moved_bytes = info.moved_bytes;
     return CLATTN_OK;
 }
 
-clattn_status cla_profile_measure(const char *device, const clattn_attention_args *args, cla_profile_report *report) {
+clattn_status cla_profile_measure(const char *device, const clattn_attention_backward_args *args,
+                                  cla_profile_report *report) {
     session s = {0};
     *report = (cla_profile_report){0};
     cla_note_begin(-1, "profiling on", device);
     const clattn_status status = measure(&s, device, args, report);
     cla_note_end();
     clattn_plan_destroy(s.plan);
+    clattn_plan_destroy(s.backward);
     cla_job_close(&s.job);
     clattn_meter_destroy(s.meter);
     clattn_context_destroy(s.plain);
@@ -124,10 +135,10 @@ static void print_kernel(const cla_profile_report *r, const clattn_profile_entry
         snprintf(bound, sizeof bound, "%.3f %s", least, by_reading ? "reading" : "computing");
     if (least >= 0 && ms > 0)
         snprintf(share, sizeof share, "%.0f %%", 100 * least / ms);
-    printf("  %-22s %8.4g %10.3f %8.1f %% %9s %8s %17s %9s\n", e->name, (double)e->count / CLA_PROFILE_RUNS, ms,
+    printf("  %-24s %8.4g %10.3f %8.1f %% %9s %8s %17s %9s\n", e->name, (double)e->count / CLA_PROFILE_RUNS, ms,
            r->run_ms > 0 ? 100 * ms / r->run_ms : 0, gflops, gbytes, bound, share);
     if (e->computed_blocks + e->skipped_blocks > 0)
-        printf("  %-22s %.0f blocks of keys a run, %.0f more skipped\n", "",
+        printf("  %-24s %.0f blocks of keys a run, %.0f more skipped\n", "",
                (double)e->computed_blocks / CLA_PROFILE_RUNS, (double)e->skipped_blocks / CLA_PROFILE_RUNS);
 }
 
@@ -137,7 +148,7 @@ void cla_profile_print(const cla_profile_report *report) {
         kernels += ms_of(&report->entries[i]);
     printf("profile on %s by %s: %d runs, %.3f ms each, of which kernels %.3f\n", report->device, report->algorithm,
            CLA_PROFILE_RUNS, report->run_ms, kernels);
-    printf("  %-22s %8s %10s %10s %9s %8s %17s %9s\n", "kernel", "launches", "ms", "of the run", "GFLOP/s", "GB/s",
+    printf("  %-24s %8s %10s %10s %9s %8s %17s %9s\n", "kernel", "launches", "ms", "of the run", "GFLOP/s", "GB/s",
            "bound, ms", "of bound");
     for (size_t i = 0; i < report->count; i++)
         print_kernel(report, &report->entries[i]);

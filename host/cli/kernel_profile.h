@@ -4,7 +4,7 @@
 #define CLA_KERNEL_PROFILE_H
 
 #include <cjson/cJSON.h>
-#include <clattn/attention.h>
+#include <clattn/backward.h>
 #include <clattn/measure.h>
 
 enum { CLA_PROFILE_KERNELS = 32, CLA_PROFILE_RUNS = 5 };
@@ -20,9 +20,10 @@ typedef struct cla_profile_report {
     double peak_gflops, peak_gbytes, near_gbytes, moved_bytes;
 } cla_profile_report;
 
-/* Runs a call on host arrays CLA_PROFILE_RUNS times on a context of its own that profiles. device: a spec; algorithm:
- * as args say. Returns the library's status; nothing is printed when it fails. */
-clattn_status cla_profile_measure(const char *device, const clattn_attention_args *args, cla_profile_report *report);
+/* Runs a call on host arrays CLA_PROFILE_RUNS times on a context of its own that profiles, with its backward pass where
+ * there is d_o. device: a spec; algorithm: as args say. Returns the library's status; nothing is printed when it fails. */
+clattn_status cla_profile_measure(const char *device, const clattn_attention_backward_args *args,
+                                  cla_profile_report *report);
 
 /* For clattn_meter_read: as many bytes as were moved, or as the device allocates at most. */
 uint64_t cla_read_bytes(const clattn_context *context, double moved_bytes);

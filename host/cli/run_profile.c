@@ -26,7 +26,8 @@ int cla_run_profile(const clattn_device_info *device, const clattn_attention_arg
     if (!device->is_opencl)
         return cla_fail(CLA_EXIT_USAGE, "run: --profile: %s runs no kernels; name an OpenCL device with --device",
                         device->spec);
-    const clattn_status status = cla_profile_measure(device->spec, args, report);
+    const clattn_attention_backward_args forward = {.forward = *args};
+    const clattn_status status = cla_profile_measure(device->spec, &forward, report);
     if (status != CLATTN_OK)
         return cla_fail_status(status, "profile");
     if (json) {

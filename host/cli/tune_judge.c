@@ -13,6 +13,7 @@ clattn_status cla_judge_open(clattn_context *context, const cla_problem_text *pr
     clattn_status status = cla_problem_data_create(problem, 1, &judge->data);
     if (status != CLATTN_OK)
         return status;
+    clattn_attention_backward_args args = {0};
     clattn_attention_args *a = &judge->data.args;
     const bool wide = problem->dtype == CLATTN_F64 || problem->k_dtype == CLATTN_F64 ||
                       problem->v_dtype == CLATTN_F64 || problem->o_dtype == CLATTN_F64;
@@ -21,7 +22,8 @@ clattn_status cla_judge_open(clattn_context *context, const cla_problem_text *pr
         a->lse = clattn_tensor_host(judge->lse.data, judge->lse.dtype, 3, a->o.shape);
         status = clattn_array_create(a->o.dtype, a->o.rank, a->o.shape, &judge->right);
     }
-    return status == CLATTN_OK ? cla_job_open(context, a, &judge->job) : status;
+    args.forward = *a;
+    return status == CLATTN_OK ? cla_job_open(context, &args, &judge->job) : status;
 }
 
 void cla_judge_close(cla_judge *judge) {
@@ -33,7 +35,7 @@ void cla_judge_close(cla_judge *judge) {
 
 /* NaN: what a run leaves out must not look right. */
 static clattn_status spoil(cla_judge *judge) {
-    const clattn_tensor *const on_device[] = {&judge->job.args.o, &judge->job.args.lse};
+    const clattn_tensor *const on_device[] = {&judge->job.args.forward.o, &judge->job.args.forward.lse};
     const clattn_array *const arrays[] = {&judge->data.o, &judge->lse};
     clattn_status status = CLATTN_OK;
     for (int i = 0; i < 2 && status == CLATTN_OK; i++) {
@@ -45,7 +47,7 @@ static clattn_status spoil(cla_judge *judge) {
 }
 
 static clattn_status fetch(cla_judge *judge) {
-    const clattn_tensor *const on_device[] = {&judge->job.args.o, &judge->job.args.lse};
+    const clattn_tensor *const on_device[] = {&judge->job.args.forward.o, &judge->job.args.forward.lse};
     const clattn_array *const arrays[] = {&judge->data.o, &judge->lse};
     clattn_status status = CLATTN_OK;
     for (int i = 0; i < 2 && status == CLATTN_OK; i++)

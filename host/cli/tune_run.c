@@ -28,7 +28,7 @@ static void complain(const char *algorithm, const char *variant, const char *tex
 }
 
 static clattn_status make_plan(tuning *t, const char *algorithm, const char *variant, clattn_plan **plan) {
-    clattn_attention_args args = t->judge.job.args;
+    clattn_attention_args args = t->judge.job.args.forward;
     args.algorithm = algorithm;
     args.variant = variant;
     cla_note_begin(-1, "tuning", variant ? variant : algorithm);
@@ -174,7 +174,8 @@ static bool is_wanted(const tuning *t, size_t i) {
     const char *reason;
     if (t->tune->algorithms ? !t->tune->algorithms[i] : strcmp(clattn_algorithm_name(i), "materialised") == 0)
         return false;
-    return clattn_algorithm_applies(t->tune->context, &t->judge.job.args, i, &applies, &reason) == CLATTN_OK && applies;
+    return clattn_algorithm_applies(t->tune->context, &t->judge.job.args.forward, i, &applies, &reason) == CLATTN_OK &&
+           applies;
 }
 
 /* The standard algorithm first: others are measured against it. */

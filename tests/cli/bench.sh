@@ -82,8 +82,11 @@ run 1 "NaN in gradients" 'n8 d64 scale=3e38' --backward --devices cpu --algorith
 says "NaN in gradients" '^  cpu blas failed: its d[QKV] has NaN'
 
 # ---- forward and backward pass ----
-run 2 "a profile of both passes" 'n8 d8' --backward --profile
-says "a profile of both passes" 'of the forward pass alone'
+run 0 "a profile of both passes" 'n64 d16' --backward --profile --devices opencl --algorithms fused_lanes --repeat 1
+says "a profile of both passes" '^profile on opencl:[0-9:]+ by fused_lanes: 5 runs'
+for kernel in attention_lanes attention_lanes_prepare attention_lanes_backward; do
+    says "a profile of both passes: $kernel" "^  $kernel +1 +[0-9.]+ +[0-9.]+ % +[0-9.]+ +[0-9.]+ +[0-9.]+ (reading|computing) +[0-9]+ %\$"
+done
 run 0 "both passes" 'h2 d8' --sweep n=8:16 --backward --devices cpu --algorithms reference,blas --repeat 2 \
     --json "$work/c.json" --plot "$work/c.svg"
 says "both passes" '^b1 h2 n16 d8 f32, forward and backward$'
