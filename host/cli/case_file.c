@@ -3,7 +3,7 @@
 
 #include "args.h"
 #include "call_facts.h"
-#include <cjson/cJSON.h>
+#include "json_put.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,55 +52,55 @@ static clattn_status add_tensor(writer *w, const char *name, const clattn_tensor
     return pack(t, &n->array);
 }
 
-/* ---- JSON: a NULL anywhere leaves something out, which the check at the end of text_of notices ---- */
+/* ---- JSON; whole: nothing was left out for want of memory ---- */
 
-static cJSON *number_list(const int64_t *numbers, int64_t count) {
+static cJSON *number_list(const int64_t *numbers, int64_t count, bool *whole) {
     cJSON *list = cJSON_CreateArray();
     for (int64_t i = 0; i < count; i++) {
         char text[32];
         snprintf(text, sizeof text, "%lld", (long long)numbers[i]);
-        cJSON_AddItemToArray(list, cJSON_CreateRaw(text)); /* a double would round */
+        cla_json_put(list, NULL, cJSON_CreateRaw(text), whole); /* a double would round */
     }
     return list;
 }
 
-static void add_list(cJSON *attrs, const char *name, const int64_t *numbers, int64_t count) {
-    cJSON_AddItemToObject(attrs, name, numbers ? number_list(numbers, count) : cJSON_CreateNull());
+static void add_list(cJSON *attrs, const char *name, const int64_t *numbers, int64_t count, bool *whole) {
+    cla_json_put(attrs, name, numbers ? number_list(numbers, count, whole) : cJSON_CreateNull(), whole);
 }
 
 /* Of K and V that are not in a file's type. */
-static void add_type(cJSON *attrs, const char *name, clattn_dtype dtype) {
-    cJSON_AddItemToObject(attrs, name,
-                          is_packed(dtype) ? cJSON_CreateString(clattn_dtype_name(dtype)) : cJSON_CreateNull());
+static void add_type(cJSON *attrs, const char *name, clattn_dtype dtype, bool *whole) {
+    cla_json_put(attrs, name, is_packed(dtype) ? cJSON_CreateString(clattn_dtype_name(dtype)) : cJSON_CreateNull(),
+                 whole);
 }
 
-static cJSON *attributes(const cla_case *c) {
+static cJSON *attributes(const cla_case *c, bool *whole) {
     static const char *const aligns[] = {"unset", "top-left", "bottom-right", "offset"};
     const clattn_attention_args *a = c->args;
     const int64_t batch = a->sequences > 0 ? a->sequences : a->q.shape[0], ends = batch + 1;
     const int64_t window[2] = {a->window_left == CLATTN_UNLIMITED ? -1 : a->window_left,
                                a->window_right == CLATTN_UNLIMITED ? -1 : a->window_right};
     cJSON *attrs = cJSON_CreateObject();
-    cJSON_AddStringToObject(attrs, "version", clattn_version());
-    cJSON_AddStringToObject(attrs, "device", c->device->spec);
-    cJSON_AddStringToObject(attrs, "device_name", c->device->name);
-    cJSON_AddStringToObject(attrs, "driver", c->device->driver);
-    cJSON_AddStringToObject(attrs, "algorithm", c->algorithm);
-    cJSON_AddItemToObject(attrs, "scale", a->has_scale ? cJSON_CreateNumber(a->scale) : cJSON_CreateNull());
-    cJSON_AddBoolToObject(attrs, "causal", a->causal);
-    cJSON_AddStringToObject(attrs, "align", aligns[a->align]);
-    add_list(attrs, "offsets", a->offsets, batch);
-    cJSON_AddItemToObject(attrs, "window", a->has_window ? number_list(window, 2) : cJSON_CreateNull());
-    add_list(attrs, "lengths", a->key_lengths, batch);
-    add_list(attrs, "query_lengths", a->query_lengths, batch);
-    add_list(attrs, "prefix_lengths", a->prefix_lengths, batch);
-    add_list(attrs, "cu_queries", a->cu_queries, ends);
-    add_list(attrs, "cu_keys", a->cu_keys, ends);
-    cJSON_AddNumberToObject(attrs, "softcap", a->softcap);
-    cJSON_AddBoolToObject(attrs, "short_masks", a->short_masks);
-    cJSON_AddBoolToObject(attrs, "batch_invariant", a->batch_invariant);
-    add_type(attrs, "k_type", a->k.dtype);
-    add_type(attrs, "v_type", a->v.dtype);
+    cla_json_put(attrs, "version", cJSON_CreateString(clattn_version()), whole);
+    cla_json_put(attrs, "device", cJSON_CreateString(c->device->spec), whole);
+    cla_json_put(attrs, "device_name", cJSON_CreateString(c->device->name), whole);
+    cla_json_put(attrs, "driver", cJSON_CreateString(c->device->driver), whole);
+    cla_json_put(attrs, "algorithm", cJSON_CreateString(c->algorithm), whole);
+    cla_json_put(attrs, "scale", a->has_scale ? cJSON_CreateNumber(a->scale) : cJSON_CreateNull(), whole);
+    cla_json_put(attrs, "causal", cJSON_CreateBool(a->causal), whole);
+    cla_json_put(attrs, "align", cJSON_CreateString(aligns[a->align]), whole);
+    add_list(attrs, "offsets", a->offsets, batch, whole);
+    cla_json_put(attrs, "window", a->has_window ? number_list(window, 2, whole) : cJSON_CreateNull(), whole);
+    add_list(attrs, "lengths", a->key_lengths, batch, whole);
+    add_list(attrs, "query_lengths", a->query_lengths, batch, whole);
+    add_list(attrs, "prefix_lengths", a->prefix_lengths, batch, whole);
+    add_list(attrs, "cu_queries", a->cu_queries, ends, whole);
+    add_list(attrs, "cu_keys", a->cu_keys, ends, whole);
+    cla_json_put(attrs, "softcap", cJSON_CreateNumber(a->softcap), whole);
+    cla_json_put(attrs, "short_masks", cJSON_CreateBool(a->short_masks), whole);
+    cla_json_put(attrs, "batch_invariant", cJSON_CreateBool(a->batch_invariant), whole);
+    add_type(attrs, "k_type", a->k.dtype, whole);
+    add_type(attrs, "v_type", a->v.dtype, whole);
     return attrs;
 }
 
@@ -135,30 +135,31 @@ static void inputs_of(const clattn_attention_args *a, input list[INPUTS]) {
             list[7 + i].t = clattn_tensor_host(arrays[i].data, arrays[i].dtype, arrays[i].rank, arrays[i].shape);
 }
 
-static void add_output(cJSON *out, const char *name, const cla_case_result *r) {
+static void add_output(cJSON *out, const char *name, const cla_case_result *r, bool *whole) {
     if (r->view.rank == 0)
         return;
     cJSON *tolerances = cJSON_AddArrayToObject(out, name);
-    cJSON_AddItemToArray(tolerances, cJSON_CreateNumber(r->rtol));
-    cJSON_AddItemToArray(tolerances, cJSON_CreateNumber(r->atol));
+    cla_json_put(tolerances, NULL, cJSON_CreateNumber(r->rtol), whole);
+    cla_json_put(tolerances, NULL, cJSON_CreateNumber(r->atol), whole);
 }
 
 static char *text_of(const cla_case *c) {
+    bool whole = true;
     cJSON *root = cJSON_CreateObject();
-    cJSON_AddStringToObject(root, "op", CLA_CASE_OP);
-    cJSON_AddNullToObject(root, "opset");
-    cJSON_AddItemToObject(root, "attrs", attributes(c));
+    cla_json_put(root, "op", cJSON_CreateString(CLA_CASE_OP), &whole);
+    cla_json_put(root, "opset", cJSON_CreateNull(), &whole);
+    cla_json_put(root, "attrs", attributes(c, &whole), &whole);
     cJSON *in = cJSON_AddArrayToObject(root, "in");
     input inputs[INPUTS];
     inputs_of(c->args, inputs);
     for (int i = 0; i < INPUTS; i++)
         if (inputs[i].t.rank > 0)
-            cJSON_AddItemToArray(in, cJSON_CreateString(inputs[i].name));
+            cla_json_put(in, NULL, cJSON_CreateString(inputs[i].name), &whole);
     cJSON *out = cJSON_AddObjectToObject(root, "out");
-    add_output(out, "Y", &c->o);
-    add_output(out, "LSE", &c->lse);
-    add_output(out, "P", &c->weights);
-    const bool whole = cJSON_AddStringToObject(root, "note", c->note) != NULL;
+    add_output(out, "Y", &c->o, &whole);
+    add_output(out, "LSE", &c->lse, &whole);
+    add_output(out, "P", &c->weights, &whole);
+    cla_json_put(root, "note", cJSON_CreateString(c->note), &whole);
     char *text = whole ? cJSON_PrintUnformatted(root) : NULL;
     cJSON_Delete(root);
     return text;

@@ -4,9 +4,9 @@
 #include "commands.h"
 #include "devices_build.h"
 #include "job.h"
+#include "json_put.h"
 #include "progress.h"
 
-#include <cjson/cJSON.h>
 #include <clattn/clattn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -178,63 +178,65 @@ static void print_device(const clattn_device_info *d, const verdicts *v) {
 
 /* ---- JSON ---- */
 
-static cJSON *json_device(const clattn_device_info *d, const verdicts *v) {
+static cJSON *json_device(const clattn_device_info *d, const verdicts *v, bool *whole) {
     cJSON *o = cJSON_CreateObject();
-    cJSON_AddStringToObject(o, "device", d->spec);
-    cJSON_AddStringToObject(o, "name", d->name);
-    cJSON_AddStringToObject(o, "class", class_name(d));
-    cJSON_AddStringToObject(o, "platform", d->platform);
-    cJSON_AddStringToObject(o, "vendor", d->vendor);
-    cJSON_AddStringToObject(o, "version", d->version);
-    cJSON_AddStringToObject(o, "driver", d->driver);
-    cJSON_AddBoolToObject(o, "opencl", d->is_opencl);
-    cJSON_AddBoolToObject(o, "usable", d->usable && v->chosen[0]);
-    cJSON_AddBoolToObject(o, "f64", d->has_f64);
-    cJSON_AddBoolToObject(o, "f16", d->has_f16);
-    cJSON_AddBoolToObject(o, "unified_memory", d->unified_memory);
-    cJSON_AddBoolToObject(o, "dedicated_local_memory", d->dedicated_local_memory);
-    cJSON_AddNumberToObject(o, "compute_units", d->compute_units);
-    cJSON_AddNumberToObject(o, "vector_floats", d->vector_floats);
-    cJSON_AddNumberToObject(o, "max_work_group", (double)d->max_work_group);
-    cJSON_AddNumberToObject(o, "global_bytes", (double)d->global_bytes);
-    cJSON_AddNumberToObject(o, "max_alloc_bytes", (double)d->max_alloc_bytes);
-    cJSON_AddNumberToObject(o, "local_bytes", (double)d->local_bytes);
-    cJSON_AddStringToObject(o, "problem", "b1 h8 n1024 d64 f32");
+    cla_json_put(o, "device", cJSON_CreateString(d->spec), whole);
+    cla_json_put(o, "name", cJSON_CreateString(d->name), whole);
+    cla_json_put(o, "class", cJSON_CreateString(class_name(d)), whole);
+    cla_json_put(o, "platform", cJSON_CreateString(d->platform), whole);
+    cla_json_put(o, "vendor", cJSON_CreateString(d->vendor), whole);
+    cla_json_put(o, "version", cJSON_CreateString(d->version), whole);
+    cla_json_put(o, "driver", cJSON_CreateString(d->driver), whole);
+    cla_json_put(o, "opencl", cJSON_CreateBool(d->is_opencl), whole);
+    cla_json_put(o, "usable", cJSON_CreateBool(d->usable && v->chosen[0]), whole);
+    cla_json_put(o, "f64", cJSON_CreateBool(d->has_f64), whole);
+    cla_json_put(o, "f16", cJSON_CreateBool(d->has_f16), whole);
+    cla_json_put(o, "unified_memory", cJSON_CreateBool(d->unified_memory), whole);
+    cla_json_put(o, "dedicated_local_memory", cJSON_CreateBool(d->dedicated_local_memory), whole);
+    cla_json_put(o, "compute_units", cJSON_CreateNumber(d->compute_units), whole);
+    cla_json_put(o, "vector_floats", cJSON_CreateNumber(d->vector_floats), whole);
+    cla_json_put(o, "max_work_group", cJSON_CreateNumber((double)d->max_work_group), whole);
+    cla_json_put(o, "global_bytes", cJSON_CreateNumber((double)d->global_bytes), whole);
+    cla_json_put(o, "max_alloc_bytes", cJSON_CreateNumber((double)d->max_alloc_bytes), whole);
+    cla_json_put(o, "local_bytes", cJSON_CreateNumber((double)d->local_bytes), whole);
+    cla_json_put(o, "problem", cJSON_CreateString("b1 h8 n1024 d64 f32"), whole);
     if (v->chosen[0])
-        cJSON_AddStringToObject(o, "algorithm", v->chosen);
+        cla_json_put(o, "algorithm", cJSON_CreateString(v->chosen), whole);
     else
-        cJSON_AddNullToObject(o, "algorithm");
+        cla_json_put(o, "algorithm", cJSON_CreateNull(), whole);
     if (v->error[0])
-        cJSON_AddStringToObject(o, "error", v->error);
+        cla_json_put(o, "error", cJSON_CreateString(v->error), whole);
     if (v->tried) {
         cJSON *build = cJSON_AddObjectToObject(o, "build");
-        cJSON_AddNumberToObject(build, "compiled", (double)v->build.compiled);
-        cJSON_AddNumberToObject(build, "restored", (double)v->build.restored);
-        cJSON_AddNumberToObject(build, "seconds", v->build.seconds);
-        cJSON_AddStringToObject(build, "folder", v->build.folder);
+        cla_json_put(build, "compiled", cJSON_CreateNumber((double)v->build.compiled), whole);
+        cla_json_put(build, "restored", cJSON_CreateNumber((double)v->build.restored), whole);
+        cla_json_put(build, "seconds", cJSON_CreateNumber(v->build.seconds), whole);
+        cla_json_put(build, "folder", cJSON_CreateString(v->build.folder), whole);
         if (!v->built)
-            cJSON_AddStringToObject(build, "error", v->build.error);
+            cla_json_put(build, "error", cJSON_CreateString(v->build.error), whole);
     }
     if (v->measured) {
         cJSON *peak = cJSON_AddObjectToObject(o, "peak");
-        cJSON_AddNumberToObject(peak, "gflops", v->peak.gflops);
-        cJSON_AddNumberToObject(peak, "gbytes", v->peak.gbytes);
-        cJSON_AddNumberToObject(peak, "memory_bytes", (double)v->peak.memory_bytes);
-        cJSON_AddNumberToObject(peak, "cached_gbytes", v->peak.cached_gbytes);
-        cJSON_AddNumberToObject(peak, "cached_bytes", (double)v->peak.cached_bytes);
+        cla_json_put(peak, "gflops", cJSON_CreateNumber(v->peak.gflops), whole);
+        cla_json_put(peak, "gbytes", cJSON_CreateNumber(v->peak.gbytes), whole);
+        cla_json_put(peak, "memory_bytes", cJSON_CreateNumber((double)v->peak.memory_bytes), whole);
+        cla_json_put(peak, "cached_gbytes", cJSON_CreateNumber(v->peak.cached_gbytes), whole);
+        cla_json_put(peak, "cached_bytes", cJSON_CreateNumber((double)v->peak.cached_bytes), whole);
     }
     cJSON *not_used = cJSON_AddObjectToObject(o, "not");
+    *whole = *whole && not_used;
     for (size_t i = 0; i < clattn_algorithm_count() && i < ALGORITHMS_MAX; i++)
         if (v->reasons[i][0])
-            cJSON_AddStringToObject(not_used, clattn_algorithm_name(i), v->reasons[i]);
+            cla_json_put(not_used, clattn_algorithm_name(i), cJSON_CreateString(v->reasons[i]), whole);
     return o;
 }
 
 static int print_json(const clattn_device_info *devices, const verdicts *v, size_t count) {
+    bool whole = true;
     cJSON *list = cJSON_CreateArray();
     for (size_t i = 0; i < count; i++)
-        cJSON_AddItemToArray(list, json_device(&devices[i], &v[i]));
-    char *text = cJSON_Print(list);
+        cla_json_put(list, NULL, json_device(&devices[i], &v[i], &whole), &whole);
+    char *text = whole ? cJSON_Print(list) : NULL;
     cJSON_Delete(list);
     if (!text)
         return cla_fail(CLA_EXIT_FAILED, "devices: out of memory for the list");

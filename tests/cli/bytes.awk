@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Numbers as octal escapes of their little-endian bytes, for printf. type: f4, f8, i8, u1, b1. "nan", "inf" and "-inf"
+# Numbers as octal escapes of their little-endian bytes, for printf. type: f2, f4, f8, i4, i8, u1, b1. "nan", "inf" and "-inf"
 # are numbers; "for N: X" stands for N times X. Floats must be exact in 24 bits.
 function out(byte) { printf "\\%03o", byte }
 
@@ -34,7 +34,7 @@ function put(x) {
     if (type == "f4") put_float(x, 8, 23)
     else if (type == "f8") put_float(x, 11, 52)
     else if (type == "f2") put_float(x, 5, 10)
-    else put_int(x, type == "i8" ? 8 : 1)
+    else put_int(x, type == "i8" ? 8 : type == "i4" ? 4 : 1)
 }
 
 {
