@@ -305,7 +305,7 @@ void attention_lanes(__global const void *Q, __global const void *K, __global co
 #endif
                      const cla_attention_args a) {
     /* Remainders by hand: Oclgrind does not know the `freeze` that `/` and `%` of the same numbers become. */
-    const long group = get_group_id(0), row = group / a.tiles, head = row / a.chunks;
+    const long group = CLA_GROUP, row = group / a.tiles, head = row / a.chunks;
     const int tile = (int)(group - row * a.tiles), chunk = (int)(row - head * a.chunks);
     const int b = (int)(head / a.H), h = (int)(head - (long)b * a.H);
     const long hk = h / a.group, i0 = (long)(a.long_first ? spread(tile, a.tiles) : tile) * a.rows;
@@ -370,7 +370,7 @@ void pack_added(__global const uchar *keep, __global const uchar *drop, __global
                 __global real *packed, const cla_attention_args a) {
     real added[BN * W] __attribute__((aligned(64)));
     const int panels = (a.N + W - 1) / W, blocks = (a.M + BN - 1) / BN;
-    const long group = get_group_id(0), row = group / blocks, b = row / panels;
+    const long group = CLA_GROUP, row = group / blocks, b = row / panels;
     const int n = (int)(group - row * blocks) * BN, keys = min(BN, a.M - n), panel = (int)(row - b * panels);
     const cla_masks m = {&a.mask, 0, keep, drop, bias, 0, 0, 0};
     __global real *out = packed + a.added_0 + b * a.added_b + ((long)panel * a.M + n) * W;

@@ -200,7 +200,7 @@ void attention_lanes_backward(__global const void *Q, __global const void *K, __
                               __global real *room, const cla_lanes_backward_args a) {
     const cla_attention_args *f = &a.in.forward;
     const int heads = f->H / f->group;
-    const long group = get_group_id(0), row = group / a.splits, b = row / heads, hk = row - b * heads;
+    const long group = CLA_GROUP, row = group / a.splits, b = row / heads, hk = row - b * heads;
     const cla_masks m = {&f->mask, spans, keep, drop, bias, slopes, q_segments, k_segments};
     batch w;
     find_batch(&w, (int)b, &a.in, Q, K, V, G, STATE, DEL, spans);
@@ -231,7 +231,7 @@ void attention_lanes_prepare(__global const void *O, __global const void *G, __g
                              __global const cla_span *spans, const cla_lanes_backward_args a) {
     const cla_attention_args *f = &a.in.forward;
     const int blocks = (f->N + CLA_LANES_ROWS - 1) / CLA_LANES_ROWS;
-    const long group = get_group_id(0), row = group / blocks, b = row / f->H, h = row - b * f->H;
+    const long group = CLA_GROUP, row = group / blocks, b = row / f->H, h = row - b * f->H;
     const long q_row = f->ragged ? spans[b].q_row : 0;
     const int N = f->ragged ? spans[b].queries : f->N, first = (int)(group - row * blocks) * CLA_LANES_ROWS;
     __global const void *o = cla_at(O, f->o_0 + b * f->o_b + h * f->o_h + q_row * f->o_i, f->o_type);
@@ -259,7 +259,7 @@ void attention_lanes_reduce(__global const real *parts, __global void *DQ, __glo
                             const cla_lanes_backward_args a, const cla_lanes_result_args to) {
     const cla_attention_args *f = &a.in.forward;
     const int blocks = (f->N + CLA_LANES_ROWS - 1) / CLA_LANES_ROWS;
-    const long group = get_group_id(0), row = group / blocks, b = row / f->H, h = row - b * f->H;
+    const long group = CLA_GROUP, row = group / blocks, b = row / f->H, h = row - b * f->H;
     const long q_row = f->ragged ? spans[b].q_row : 0;
     const int N = f->ragged ? spans[b].queries : f->N, first = (int)(group - row * blocks) * CLA_LANES_ROWS;
     __global const real *part = parts + a.sums_0 + b * a.sums_b + h * a.sums_h + q_row * a.sums_i;
@@ -287,7 +287,7 @@ void attention_lanes_sinks(__global const real *sinks, __global const real *STAT
                            __global const cla_span *spans, __global void *DS, const cla_lanes_backward_args a,
                            const cla_lanes_result_args to) {
     const cla_attention_args *f = &a.in.forward;
-    const int h = (int)get_group_id(0);
+    const int h = (int)CLA_GROUP;
     const real sink = sinks[f->mask.sinks_0 + h];
     real total = R(0.0);
     for (int b = 0; b < a.in.B; b++) {

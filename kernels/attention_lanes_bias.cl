@@ -113,7 +113,7 @@ void attention_lanes_bias(__global const void *Q, __global const void *K, __glob
     const cla_attention_args *f = &a.in.forward;
     const cla_masks m = {&f->mask, spans, keep, drop, bias, slopes, q_segments, k_segments};
     const int across = a.db_j ? (a.columns + BM - 1) / BM : 1, down = a.db_i ? (a.rows + BQ - 1) / BQ : 1;
-    const long group = get_group_id(0), row = group / across, head = row / down;
+    const long group = CLA_GROUP, row = group / across, head = row / down;
     const int j = (int)(group - row * across) * BM, i = (int)(row - head * down) * BQ;
     const int batch_at = (int)(head / a.heads), h = (int)(head - (long)batch_at * a.heads);
     const int part = batch_at / a.batches, b = batch_at - part * a.batches;

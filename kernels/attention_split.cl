@@ -389,7 +389,7 @@ void attention_split(__global const void *Q, __global const void *K, __global co
                      const cla_attention_args a) {
     /* Remainders by hand: Oclgrind does not know the `freeze` that `/` and `%` of the same numbers become. */
     const int heads = a.H / a.group;
-    const long group = get_group_id(0), x = group / a.tiles, y = x / a.splits, z = y / a.chunks;
+    const long group = CLA_GROUP, x = group / a.tiles, y = x / a.splits, z = y / a.chunks;
     const int tile = (int)(group - x * a.tiles), split = (int)(x - y * a.splits), chunk = (int)(y - z * a.chunks);
     const int b = (int)(z / heads), hk = (int)(z - (long)b * heads), h0 = hk * a.group;
     const long column = (long)chunk * a.columns, from = (long)split * a.split_keys;
@@ -462,7 +462,7 @@ void attention_split(__global const void *Q, __global const void *K, __global co
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void merge_splits(__global const real *parts, __global void *O, __global real *LSE, __global real *STATE,
                   __global const cla_span *spans, __global const real *sinks, const cla_attention_args a) {
-    const long group = get_group_id(0), row = group / a.chunks, head = row / a.N, b = head / a.H;
+    const long group = CLA_GROUP, row = group / a.chunks, head = row / a.N, b = head / a.H;
     const int chunk = (int)(group - row * a.chunks), i = (int)(row - head * a.N), h = (int)(head - b * a.H);
     if (a.ragged && i >= spans[b].queries)
         return;

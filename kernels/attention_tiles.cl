@@ -180,7 +180,7 @@ attention_tiles(__global const ELEMENT *restrict Q, __global const ELEMENT *rest
     __local uchar *left = (__local uchar *)values; /* with DROPOUT, until values are read */
     const uint lid = get_local_id(0);
     const int tc = lid % TC, tr = lid / TC;
-    const size_t id = get_group_id(0), pass = id / a.tiles, head = pass / a.chunks, batch = head / a.H;
+    const size_t id = CLA_GROUP, pass = id / a.tiles, head = pass / a.chunks, batch = head / a.H;
     const int tile = rest_of(id, pass, a.tiles), chunk = rest_of(pass, head, a.chunks);
     const int h = rest_of(head, batch, a.H), b = batch;
     const int i0 = (a.long_first ? a.tiles - 1 - tile : tile) * BM, width = min(a.columns, a.Dv - chunk * a.columns);

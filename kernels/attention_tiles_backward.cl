@@ -30,7 +30,7 @@ attention_tiles_keys(INPUTS, __global ELEMENT *restrict DK, __global ELEMENT *re
     const cla_attention_args *f = &a.in.forward;
     const uint lid = get_local_id(0);
     const int tc = lid % TC, tr = lid / TC, heads = f->H / f->group;
-    const size_t id = get_group_id(0), pass = id / f->tiles, head = pass / f->chunks, batch = head / heads;
+    const size_t id = CLA_GROUP, pass = id / f->tiles, head = pass / f->chunks, batch = head / heads;
     const int hk = rest_of(head, batch, heads), b = batch, first = rest_of(pass, head, f->chunks) * f->columns;
     const int j0 = rest_of(id, pass, f->tiles) * BM, k_width = width_of(f->D, first, f->columns);
     const int v_width = width_of(f->Dv, first, f->columns);
@@ -92,7 +92,7 @@ attention_tiles_queries(INPUTS, __global ELEMENT *restrict DQ, const cla_tiles_b
     const cla_attention_args *f = &a.in.forward;
     const uint lid = get_local_id(0);
     const int tc = lid % TC, tr = lid / TC;
-    const size_t id = get_group_id(0), pass = id / f->tiles, head = pass / f->chunks, batch = head / f->H;
+    const size_t id = CLA_GROUP, pass = id / f->tiles, head = pass / f->chunks, batch = head / f->H;
     const int h = rest_of(head, batch, f->H), b = batch, first = rest_of(pass, head, f->chunks) * f->columns;
     const int tile = rest_of(id, pass, f->tiles), i0 = (f->long_first ? f->tiles - 1 - tile : tile) * BM;
     const int width = width_of(f->D, first, f->columns);

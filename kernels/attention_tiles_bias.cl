@@ -48,7 +48,7 @@ attention_tiles_bias(INPUTS, __global void *restrict DB, const cla_lanes_bias_ar
     const cla_attention_args *f = &a.in.forward;
     const uint lid = get_local_id(0);
     const int across = a.db_j ? (a.columns + BN - 1) / BN : 1, down = a.db_i ? (a.rows + BM - 1) / BM : 1;
-    const size_t id = get_group_id(0), row = id / across, head = row / down, batch = head / a.heads;
+    const size_t id = CLA_GROUP, row = id / across, head = row / down, batch = head / a.heads;
     const int j0 = rest_of(id, row, across) * BN, i0 = rest_of(row, head, down) * BM;
     const int h = rest_of(head, batch, a.heads), b = batch;
     const bias_share w = {.b0 = b,

@@ -9,7 +9,7 @@ attention_tiles_prepare(__global const void *restrict O, __global const void *re
                         __global const cla_span *restrict spans, const cla_lanes_inputs in) {
     const cla_attention_args *f = &in.forward;
     const int blocks = (f->N + WG - 1) / WG;
-    const long group = get_group_id(0), row = group / blocks, b = row / f->H, h = row - b * f->H;
+    const long group = CLA_GROUP, row = group / blocks, b = row / f->H, h = row - b * f->H;
     const long q_row = f->ragged ? spans[b].q_row : 0;
     const int i = (int)(group - row * blocks) * WG + (int)get_local_id(0);
     if (i < (f->ragged ? spans[b].queries : f->N)) {
@@ -33,7 +33,7 @@ attention_tiles_sinks(__global const real *restrict sinks, __global const real *
                       __global void *restrict DS, const cla_lanes_inputs in, const cla_lanes_result_args to) {
     __local real sums[WG];
     const cla_attention_args *f = &in.forward;
-    const int h = (int)get_group_id(0), lid = (int)get_local_id(0);
+    const int h = (int)CLA_GROUP, lid = (int)get_local_id(0);
     const real sink = sinks[f->mask.sinks_0 + h];
     real total = R(0.0);
     for (int b = 0; b < in.B; b++) {

@@ -65,7 +65,7 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void embed_backward(__global const void *d_y, __global const int *next, __global const int *heads,
                     __global void *table, const cla_embed_back_args a) {
     const int lid = (int)get_local_id(0), length = a.axes.length;
-    const long group = (long)get_group_id(0), part = group / a.chunks;
+    const long group = (long)CLA_GROUP, part = group / a.chunks;
     const int first = (int)(group - part * a.chunks) * a.columns, end = min(length, first + a.columns);
     const long from = part * a.share, to = min(from + a.share, (long)a.entries);
     const real scale = SCALE_OF(a);

@@ -178,7 +178,7 @@ INLINE void take_rows(__global const real *x, __global const void *w, const real
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void gemv(__global const real *x, __global const void *w, __global const void *b, __global void *y,
           const cla_linear_args a) {
-    const int group = (int)get_group_id(0), across = group / a.row_blocks;
+    const int group = (int)CLA_GROUP, across = group / a.row_blocks;
     const int first = across * a.panels * LANES, end = min(a.N, first + a.panels * LANES);
     const int m0 = (group - across * a.row_blocks) * a.rows, m1 = min(a.M, m0 + a.rows);
     for (int n = first; n < end; n += LANES) {

@@ -114,7 +114,7 @@ void linear(__global const real *x, __global const void *w, __global const void 
     real panel[ROOM * NR] __attribute__((aligned(64))), bias[NR] __attribute__((aligned(64)));
     real *sums = panel + a.terms * NR;
     long x_at[ROWS], y_at[ROWS];
-    const int group = (int)get_group_id(0), across = group / a.row_blocks;
+    const int group = (int)CLA_GROUP, across = group / a.row_blocks;
     const int m0 = (group - across * a.row_blocks) * a.rows, rows = min(a.rows, a.M - m0);
     const int first = across * a.panels * NR, end = min(a.N, first + a.panels * NR), whole = a.K <= a.terms;
     for (int r = 0; r < (rows + MR - 1) / MR * MR; r++) { /* those after the last repeat it */

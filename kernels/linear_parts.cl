@@ -5,7 +5,7 @@
  * Key: REAL; LANES; STAGED 1; WG of bias_act. No local memory, no barriers. */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void linear_rows(__global const void *x, __global real *y, const cla_linear_args a) {
-    const int m0 = (int)get_group_id(0) * a.rows;
+    const int m0 = (int)CLA_GROUP * a.rows;
     for (int m = m0; m < min(m0 + a.rows, a.M); m++) {
         const long at = row_at(m, &a, a.x_0, a.x_s0, a.x_s1, a.x_s2);
         int k = 0;

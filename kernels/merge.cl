@@ -13,7 +13,7 @@ void merge_parts(__global const void *o0, __global const void *o1, __global cons
     __global const real *const lse[MERGE_PARTS] = {lse0, lse1, lse2, lse3};
     /* Remainders by hand: Oclgrind does not know the `freeze` that `/` and `%` of the same numbers become. */
     const int lid = (int)get_local_id(0);
-    const long row = get_group_id(0), head = row / a.N, b = head / a.H, i = row - head * a.N, h = head - b * a.H;
+    const long row = CLA_GROUP, head = row / a.N, b = head / a.H, i = row - head * a.N, h = head - b * a.H;
     __global real *state = states + row * (a.Dv + 2);
     real weight[MERGE_PARTS], top = a.continues ? state[a.Dv] : -INFINITY, sum = R(0.0), shrink = R(0.0);
     const real old = top;

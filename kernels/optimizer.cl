@@ -81,7 +81,7 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void square_sums(__global const void *x, __global real *sums, const cla_squares_args a) {
     SHARED(shared);
     const int lid = (int)get_local_id(0);
-    long n = (long)get_group_id(0) * a.chunk;
+    long n = (long)CLA_GROUP * a.chunk;
     const long end = min(n + a.chunk, a.axes.rows * a.axes.length);
     vec sum = (vec)(R(0.0));
     EACH_ROW_PART(n, end, at, start, stop) {
@@ -94,7 +94,7 @@ void square_sums(__global const void *x, __global real *sums, const cla_squares_
     }
     const real all = row_sum(sum, shared, lid);
     if (lid == 0)
-        sums[a.first + get_group_id(0)] = all;
+        sums[a.first + CLA_GROUP] = all;
 }
 
 /* The norm of all gradients, from a.count sums, and the factor that clips it. One group. */

@@ -33,7 +33,7 @@ HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void peak_fma(__gl
 HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void peak_read(__global const float *x, __global float *out,
                                                                         const cla_peak_args a) {
     const long part = (long)CHAINS * WG * LANES * a.steps;
-    __global const float *p = x + get_group_id(0) * part;
+    __global const float *p = x + CLA_GROUP * part;
     peak_vector sums[CHAINS], sum = (peak_vector)(0.0f);
     CHAIN(c) sums[c] = (peak_vector)(0.0f);
     for (int step = 0; step < a.steps; step++, p += CHAINS * WG * LANES) {

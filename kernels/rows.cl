@@ -20,7 +20,7 @@ void norm_rows(__global const void *x, __global const void *residual, __global c
                __global void *inv_std, const cla_norm_args a) {
     SHARED(shared);
     const int lid = (int)get_local_id(0), length = a.axes.length;
-    const long first = (long)get_group_id(0) * a.rows, end = min(first + a.rows, a.axes.rows);
+    const long first = (long)CLA_GROUP * a.rows, end = min(first + a.rows, a.axes.rows);
     const real share = R(1.0) / (real)max(length, 1), epsilon = OF_BITS(a.epsilon_bits, a.epsilon);
     for (long row = first; row < end; row++) {
         int at[CLA_MOST_AXES];
@@ -72,7 +72,7 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void softmax_axis(__global const void *x, __global void *y, const cla_soft_args a) {
     SHARED(shared);
     const int lid = (int)get_local_id(0), length = a.axes.length;
-    const long first = (long)get_group_id(0) * a.rows, end = min(first + a.rows, a.axes.rows);
+    const long first = (long)CLA_GROUP * a.rows, end = min(first + a.rows, a.axes.rows);
     for (long row = first; row < end; row++) {
         int at[CLA_MOST_AXES];
         find_row(row, at, &a.axes);

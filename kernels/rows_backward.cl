@@ -14,7 +14,7 @@ void norm_backward(__global const void *x, __global const void *residual, __glob
                    const cla_norm_back_args a) {
     SHARED(shared);
     const int lid = (int)get_local_id(0), length = a.axes.length;
-    const long first_row = (long)get_group_id(0) * a.rows, end = min(first_row + a.rows, a.axes.rows);
+    const long first_row = (long)CLA_GROUP * a.rows, end = min(first_row + a.rows, a.axes.rows);
     const real share = R(1.0) / (real)max(length, 1), epsilon = OF_BITS(a.epsilon_bits, a.epsilon);
     for (long row = first_row; row < end; row++) {
         int at[CLA_MOST_AXES];
@@ -75,7 +75,7 @@ void softmax_backward(__global const void *y, __global const void *d_y, __global
                       const cla_soft_back_args a) {
     SHARED(shared);
     const int lid = (int)get_local_id(0), length = a.axes.length;
-    const long first = (long)get_group_id(0) * a.rows, end = min(first + a.rows, a.axes.rows);
+    const long first = (long)CLA_GROUP * a.rows, end = min(first + a.rows, a.axes.rows);
     for (long row = first; row < end; row++) {
         int at[CLA_MOST_AXES];
         find_row(row, at, &a.axes);
@@ -131,7 +131,7 @@ void cross_entropy(__global const void *logits, __global const void *targets, __
                    __global real *losses, __global void *row_losses, __global void *d_logits, const cla_loss_args a) {
     SHARED(shared);
     const int lid = (int)get_local_id(0), length = a.axes.length;
-    const long first = (long)get_group_id(0) * a.rows, end = min(first + a.rows, a.axes.rows);
+    const long first = (long)CLA_GROUP * a.rows, end = min(first + a.rows, a.axes.rows);
     const real smoothing = OF_BITS(a.smoothing_bits, a.smoothing), spread = smoothing / (real)max(length, 1);
     for (long row = first; row < end; row++) {
         int at[CLA_MOST_AXES];

@@ -33,7 +33,7 @@ void scores_sums(__global real *scratch, __global const cla_span *spans, __globa
                  const cla_scores_args a) {
     __local real shared[WG];
     const int lid = (int)get_local_id(0);
-    const long row = get_group_id(0);
+    const long row = CLA_GROUP;
     const cla_masks masks = {&a.mask, spans, keep, drop, bias, slopes, q_segments, k_segments};
     place x;
     find_place(&x, &a, row);
@@ -83,7 +83,7 @@ HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void scores_gradients(__global real *scratch, __global const cla_span *spans, __global const uchar *keep,
                       __global const uchar *drop, __global const void *bias, __global const float *slopes,
                       __global const int *q_segments, __global const int *k_segments, const cla_scores_args a) {
-    const long row = get_group_id(0);
+    const long row = CLA_GROUP;
     const cla_masks masks = {&a.mask, spans, keep, drop, bias, slopes, q_segments, k_segments};
     place x;
     find_place(&x, &a, row);

@@ -14,7 +14,7 @@ void softmax_rows(__global real *scratch, __global real *weights, __global real 
                   __global const real *sinks, const cla_softmax_args a) {
     __local real shared[WG];
     const int lid = (int)get_local_id(0);
-    const long row = get_group_id(0);
+    const long row = CLA_GROUP;
     const long head = row / a.N; /* remainders by hand: Oclgrind does not know what LLVM makes of / and % together */
     const int i = (int)(row - head * a.N), b = (int)(head / a.H), h = (int)(head - (long)b * a.H);
     __global real *s = scratch + a.s_0 + b * a.s_b + h * a.s_h + i * a.s_i;
@@ -97,7 +97,7 @@ HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void softmax_values(__global const real *v, __global real *scratch, __global int *flags, const cla_values_args a) {
     __local real shared[WG];
     const int lid = (int)get_local_id(0);
-    const long group = get_group_id(0), head = group / a.blocks, b = head / a.H;
+    const long group = CLA_GROUP, head = group / a.blocks, b = head / a.H;
     const int first = (int)(group - head * a.blocks) * KEYS, rows = min(KEYS, a.M - first);
     const int row_step = WG / a.columns, column_step = WG - row_step * a.columns;
     __global const real *x = v + a.v_0 + b * a.v_b + (head - b * a.H) * a.v_h + first * a.v_j;

@@ -15,7 +15,7 @@
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void sums(__global const void *x, __global void *y, const cla_sums_args a) {
     const int lid = (int)get_local_id(0), length = a.axes.length;
-    const long group = (long)get_group_id(0), block = group / a.chunks;
+    const long group = (long)CLA_GROUP, block = group / a.chunks;
     const int first = (int)(group - block * a.chunks) * a.columns, end = min(length, first + a.columns);
     const long row0 = block * a.block, row1 = min(row0 + a.block, a.axes.rows);
     for (int i0 = first + lid * LANES; i0 < end; i0 += SUMS * WG * LANES) {

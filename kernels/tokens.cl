@@ -8,7 +8,7 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void embed(__global const void *table, __global const void *ids, __global const void *add, __global void *y,
            const cla_embed_args a) {
     const int lid = (int)get_local_id(0), length = a.axes.length;
-    const long first = (long)get_group_id(0) * a.rows, end = min(first + a.rows, a.axes.rows);
+    const long first = (long)CLA_GROUP * a.rows, end = min(first + a.rows, a.axes.rows);
     const real scale = SCALE_OF(a);
     for (long row = first; row < end; row++) {
         int at[CLA_MOST_AXES];
@@ -54,7 +54,7 @@ INLINE vec mean_of(__global const void *x, const cla_pool_args *a, long at, int 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void pool(__global const void *x, __global const int *lengths, __global void *y, const cla_pool_args a) {
     SHARED(shared);
-    const int lid = (int)get_local_id(0), b = (int)get_group_id(0), length = a.axes.length;
+    const int lid = (int)get_local_id(0), b = (int)CLA_GROUP, length = a.axes.length;
     const long x_at = a.x.first + b * a.x.s[0], y_at = a.y.first + b * a.y.s[0];
     real factor = R(1.0);
     if (a.normalise) {

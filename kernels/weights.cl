@@ -242,7 +242,7 @@ void weights_sums(INPUTS, __global const real *sinks, __global real *sums, __glo
     ROOM;
     __local real state[TQ * 3 * LANES];
     const int lid = (int)get_local_id(0);
-    const long group = get_group_id(0), head = group / a.row_tiles;
+    const long group = CLA_GROUP, head = group / a.row_tiles;
     tile t = {.a = &a, .m = &masks, .b = (int)(head / a.heads)};
     const int slot = (int)(head - (long)t.b * a.heads), h = a.has_heads ? heads[slot] : slot;
     t.table = table + (long)t.b * a.pages;
@@ -275,7 +275,7 @@ void weights_rows(INPUTS, __global const real *sums, __global real *weights, con
     ROOM;
     __local real mean[TQ * TK];
     const int lid = (int)get_local_id(0), slots = a.mean ? 1 : a.heads;
-    const long group = get_group_id(0), strip = group / a.key_tiles, head = strip / a.row_tiles;
+    const long group = CLA_GROUP, strip = group / a.key_tiles, head = strip / a.row_tiles;
     const int n = (int)(group - strip * a.key_tiles) * TK, row_tile = (int)(strip - head * a.row_tiles);
     tile t = {.a = &a, .m = &masks, .b = (int)(head / slots)};
     const int slot = (int)(head - (long)t.b * slots), masked = a.form == CLA_FORM_SOFTMAX || a.form == CLA_FORM_MASKED;
@@ -318,7 +318,7 @@ void weights_columns(INPUTS, __global const real *sums, __global real *columns, 
     ROOM;
     __local real total[TK];
     const int lid = (int)get_local_id(0);
-    const long group = get_group_id(0), strip = group / a.chunks, head = strip / a.key_tiles;
+    const long group = CLA_GROUP, strip = group / a.chunks, head = strip / a.key_tiles;
     const int n = (int)(strip - head * a.key_tiles) * TK, chunk = (int)(group - strip * a.chunks);
     tile t = {.a = &a, .m = &masks, .b = (int)(head / a.H)};
     t.table = table + (long)t.b * a.pages;

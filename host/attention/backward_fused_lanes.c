@@ -249,7 +249,7 @@ static clattn_status create(clattn_plan *plan) {
     choose_splits(plan, s);
     CLA_TRY(create_kernels(plan, s, &x, deep));
     CLA_TRY(ask_for_scratch(plan, s));
-    if (cla_context_profiles(plan->context))
+    if (cla_costs_wanted(plan->context))
         state_costs(plan);
     cla_str_append(&plan->text, "tiles: %d keys x %d queries, %d lanes; %lld split(s) of the keys of a head\n", s->keys,
                    s->queries, x.lanes, (long long)s->splits);

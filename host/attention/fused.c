@@ -87,7 +87,7 @@ clattn_status cla_launch_fused(const clattn_plan *plan, cla_kernel *kernel, int6
     clattn_buffer *counts = NULL;
     CLA_TRY(cla_profile_counts(plan->context, kernel, &counts));
     a->has_counts = counts != NULL;
-    if (cla_context_profiles(plan->context)) {
+    if (cla_costs_wanted(plan->context)) {
         clattn_plan_info info = {0};
         CLA_TRY(clattn_plan_info_get(plan, &info));
         cla_kernel_cost(kernel, info.operations, info.moved_bytes);

@@ -239,6 +239,8 @@ static clattn_status run_sums(clattn_plan *plan, cla_weights_args a) {
     const cla_arg rest[] = {CLA_ARG_BUFFER(p->sinks.buffer), CLA_ARG_BUFFER(plan->scratch),
                             CLA_ARG_BUFFER(p->entropy.buffer)};
     choose_rows(plan, plan->weights->of_all, &a);
+    if (cla_costs_wanted(plan->context))
+        cla_kernel_cost(plan->weights->kernels[SUMS], 2 * cla_problem_pairs(p) * (double)p->D, 0);
     return launch(plan, SUMS, p->B * a.heads * a.row_tiles, rest, 3, &a);
 }
 
@@ -247,6 +249,8 @@ static clattn_status run_rows(clattn_plan *plan, cla_weights_args a) {
     const cla_arg rest[] = {CLA_ARG_BUFFER(plan->weights->kernels[SUMS] ? plan->scratch : NULL),
                             CLA_ARG_BUFFER(p->weights.buffer)};
     choose_rows(plan, false, &a);
+    cla_kernel_cost(plan->weights->kernels[ROWS],
+                    2.0 * (double)p->B * a.heads * a.queries * (double)p->M * (double)p->D, 0);
     return launch(plan, ROWS, p->B * (a.mean ? 1 : a.heads) * a.row_tiles * a.key_tiles, rest, 2, &a);
 }
 
@@ -257,6 +261,8 @@ static clattn_status run_columns(clattn_plan *plan, cla_weights_args a) {
     const cla_arg rest[] = {CLA_ARG_BUFFER(plan->scratch), CLA_ARG_BUFFER(p->column_sums.buffer),
                             CLA_ARG_BUFFER(plan->scratch)};
     choose_rows(plan, true, &a);
+    if (cla_costs_wanted(plan->context))
+        cla_kernel_cost(w->kernels[COLUMNS], 2 * cla_problem_pairs(p) * (double)p->D, 0);
     CLA_TRY(launch(plan, COLUMNS, p->B * p->H * a.key_tiles * a.chunks, rest, 3, &a));
     if (a.chunks == 1)
         goto done;

@@ -61,7 +61,7 @@ static cla_copy_args args_of(const clattn_tensor *to, const clattn_tensor *from)
 static void set_cost(clattn_context *context, cla_kernel *kernel, const clattn_tensor *to, const clattn_tensor *from) {
     const clattn_tensor *const both[] = {to, from};
     double bytes = 0;
-    if (!cla_context_profiles(context))
+    if (!cla_costs_wanted(context))
         return;
     for (int i = 0; i < (from ? 2 : 1); i++)
         bytes += (double)clattn_tensor_elements(to) * (double)clattn_dtype_size(both[i]->dtype) /

@@ -104,7 +104,7 @@ static clattn_status launch(clattn_context *context, const cla_loss *a, const ch
         list_of[i] = CLA_ARG_BUFFER(buffers[i]);
     list_of[count] = CLA_ARG_VALUE(*args);
     CLA_TRY(cla_kernel_create(context, &key, (size_t)cla_axes_group(device), &kernel));
-    if (cla_context_profiles(context) && count > 3)
+    if (cla_costs_wanted(context) && count > 3)
         cla_kernel_cost(kernel, 6.0 * (double)a->rows * (double)a->length, cla_axes_bytes(all, 3));
     CLA_TRY(cla_launch(context, kernel, groups, list_of, count + 1));
 done:

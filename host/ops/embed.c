@@ -65,7 +65,7 @@ static clattn_status run(clattn_context *context, const cla_embed *a) {
     const cla_arg list[] = {CLA_ARG_BUFFER(a->table.buffer), CLA_ARG_BUFFER(ids.buffer), CLA_ARG_BUFFER(add.buffer),
                             CLA_ARG_BUFFER(y.buffer), CLA_ARG_VALUE(args)};
     CLA_TRY(cla_kernel_create(context, &key, (size_t)cla_axes_group(device), &kernel));
-    if (cla_context_profiles(context)) /* a row of the table is about as wide as one of y */
+    if (cla_costs_wanted(context)) /* a row of the table is about as wide as one of y */
         cla_kernel_cost(kernel, (double)a->rows * (double)a->length, 2 * cla_axes_bytes(all, 1));
     CLA_TRY(cla_launch(context, kernel, cla_ceil_div(a->rows, args.rows), list, 5));
 done:

@@ -268,20 +268,36 @@ done:
 /* A grid's second and third dimension may be as small as 65535 groups; CLBlast's tiles have 8 columns or more. */
 enum { MOST_MATRICES = 65535, MOST_COLUMNS = 65535 * 8 };
 
-/* The batch in pieces that the grid takes. */
+/* Matrices, and rows of each, of one call: what the grid takes, and a launch by its bound. Rows are cut between tiles,
+ * which have 64 at most, so that each element is summed as it would be without a bound. */
+enum { TILE = 64 };
+static void choose_piece(const clattn_context *context, const cla_gemm *g, int64_t *matrices, int64_t *rows) {
+    const double most = cla_launch_operations(context), row = 2.0 * (double)g->n * (double)g->k;
+    const double fitting = most / row; /* rows; infinite without a bound */
+    *matrices =
+        fitting < (double)MOST_MATRICES * (double)g->m ? cla_max(1, (int64_t)(fitting / (double)g->m)) : MOST_MATRICES;
+    *rows = fitting < (double)g->m ? cla_max(TILE, (int64_t)fitting / TILE * TILE) : g->m;
+}
+
+/* The batch in such pieces. */
 static clattn_status enqueue_pieces(clattn_context *context, const cla_gemm *g, const cla_gemm_axis *batch) {
     clattn_status status = CLATTN_OK;
-    for (int64_t first = 0; first < batch->size; first += MOST_MATRICES)
-        for (int64_t column = 0; column < g->n; column += MOST_COLUMNS) {
-            const int64_t count = cla_min(MOST_MATRICES, batch->size - first);
-            const cla_gemm_axis piece = {count, batch->a, batch->b, batch->c};
-            cla_gemm one = *g;
-            one.n = cla_min(MOST_COLUMNS, g->n - column);
-            one.a.offset += first * batch->a;
-            one.b.offset += first * batch->b + column * (g->b.transposed ? g->b.ld : 1);
-            one.c.offset += first * batch->c + column;
-            CLA_TRY(enqueue(context, &one, &piece));
-        }
+    int64_t matrices, rows;
+    choose_piece(context, g, &matrices, &rows);
+    for (int64_t first = 0; first < batch->size; first += matrices)
+        for (int64_t column = 0; column < g->n; column += MOST_COLUMNS)
+            for (int64_t row = 0; row < g->m; row += rows) {
+                const cla_gemm_axis piece = {cla_min(matrices, batch->size - first), batch->a, batch->b, batch->c};
+                cla_gemm one = *g;
+                one.n = cla_min(MOST_COLUMNS, g->n - column);
+                one.m = cla_min(rows, g->m - row);
+                one.a.offset += first * batch->a + row * (g->a.transposed ? 1 : g->a.ld);
+                one.b.offset += first * batch->b + column * (g->b.transposed ? g->b.ld : 1);
+                one.c.offset += first * batch->c + row * g->c.ld + column;
+                CLA_TRY(enqueue(context, &one, &piece));
+                if (rows < g->m || matrices < batch->size) /* drivers may hand several launches over as one */
+                    CLA_TRY_CL(clFlush(context->queue), "gemm");
+            }
 done:
     return status;
 }

@@ -120,7 +120,7 @@ static clattn_status sum_squares(clattn_context *context, const job *a, part *p,
                                        .chunk = (cl_int)p->chunk,
                                        .first = (cl_int)p->first};
         const cla_arg list[] = {CLA_ARG_BUFFER(p->x.buffer), CLA_ARG_BUFFER(sums), CLA_ARG_VALUE(args)};
-        if (cla_context_profiles(context))
+        if (cla_costs_wanted(context))
             cla_kernel_cost(kernel, 2.0 * (double)p->rows * (double)p->length, cla_axes_bytes(all, 1));
         status = cla_launch(context, kernel, cla_ceil_div(p->rows * p->length, p->chunk), list, 3);
     }

@@ -131,7 +131,7 @@ static clattn_status run(clattn_context *context, const cla_norm *a, clattn_tens
     }
     list_of[TENSORS] = CLA_ARG_VALUE(args);
     CLA_TRY(cla_kernel_create(context, &key, (size_t)cla_axes_group(device), &kernel));
-    if (cla_context_profiles(context))
+    if (cla_costs_wanted(context))
         cla_kernel_cost(kernel, 8.0 * (double)a->rows * (double)a->length, cla_axes_bytes(all, TENSORS));
     CLA_TRY(cla_launch(context, kernel, cla_ceil_div(a->rows, args.rows), list_of, TENSORS + 1));
 done:

@@ -156,7 +156,7 @@ static clattn_status run_rows(clattn_context *context, const norm *a) {
     list[COUNT] = CLA_ARG_BUFFER(b.terms.buffer);
     list[COUNT + 1] = CLA_ARG_VALUE(args);
     CLA_TRY(cla_kernel_create(context, &key, (size_t)cla_axes_group(device), &kernel));
-    if (cla_context_profiles(context))
+    if (cla_costs_wanted(context))
         cla_kernel_cost(kernel, 14.0 * (double)b.rows * (double)b.length, cla_axes_bytes(all, COUNT));
     CLA_TRY(cla_launch(context, kernel, cla_ceil_div(b.rows, args.rows), list, COUNT + 2));
 done:

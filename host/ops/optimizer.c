@@ -82,7 +82,7 @@ static clattn_status run(clattn_context *context, cla_step *a) {
             arguments[count++] = CLA_ARG_BUFFER(all[i]->buffer);
     arguments[count++] = CLA_ARG_VALUE(args);
     CLA_TRY(cla_kernel_create(context, &key, (size_t)group, &kernel));
-    if (cla_context_profiles(context))
+    if (cla_costs_wanted(context))
         cla_kernel_cost(kernel, (a->adam ? 14.0 : 6.0) * (double)elements, 2 * cla_axes_bytes(all, FACTOR));
     CLA_TRY(cla_launch(context, kernel, cla_ceil_div(cla_ceil_div(elements, args.chunk), group), arguments, count));
 done:

@@ -33,7 +33,7 @@ static clattn_status run(clattn_context *context, const cla_points *a, clattn_te
     const cla_arg list[] = {CLA_ARG_BUFFER(a->x.buffer), CLA_ARG_BUFFER(a->other.buffer), CLA_ARG_BUFFER(a->y.buffer),
                             CLA_ARG_VALUE(args)};
     CLA_TRY(cla_kernel_create(context, &key, (size_t)group, &kernel));
-    if (cla_context_profiles(context))
+    if (cla_costs_wanted(context))
         cla_kernel_cost(kernel, (double)elements, cla_axes_bytes(all, TENSORS));
     CLA_TRY(cla_launch(context, kernel, cla_ceil_div(cla_ceil_div(elements, args.chunk), group), list, 4));
 done:

@@ -70,7 +70,7 @@ static clattn_status run(clattn_context *context, cla_points_back *a) {
     }
     arguments[TENSORS] = CLA_ARG_VALUE(args);
     CLA_TRY(cla_kernel_create(context, &key, (size_t)group, &kernel));
-    if (cla_context_profiles(context))
+    if (cla_costs_wanted(context))
         cla_kernel_cost(kernel, 8.0 * (double)elements, cla_axes_bytes(all, TENSORS));
     CLA_TRY(
         cla_launch(context, kernel, cla_ceil_div(cla_ceil_div(elements, args.chunk), group), arguments, TENSORS + 1));

@@ -22,7 +22,7 @@ static clattn_status run(clattn_context *context, const cla_softmax_rows_of *a, 
                                 .rows = cla_axes_share(device, a->rows)};
     const cla_arg list[] = {CLA_ARG_BUFFER(a->x.buffer), CLA_ARG_BUFFER(a->y.buffer), CLA_ARG_VALUE(args)};
     CLA_TRY(cla_kernel_create(context, &key, (size_t)cla_axes_group(device), &kernel));
-    if (cla_context_profiles(context))
+    if (cla_costs_wanted(context))
         cla_kernel_cost(kernel, 4.0 * (double)a->rows * (double)a->length, cla_axes_bytes(all, 2));
     CLA_TRY(cla_launch(context, kernel, cla_ceil_div(a->rows, args.rows), list, 3));
 done:

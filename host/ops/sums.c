@@ -60,7 +60,7 @@ static clattn_status launch(clattn_context *context, cla_sums *a, int64_t block,
     const cla_arg list[] = {CLA_ARG_BUFFER(a->x.buffer), CLA_ARG_BUFFER(a->y.buffer), CLA_ARG_VALUE(args)};
     args.chunks = (cl_int)cla_ceil_div(a->length, args.columns);
     CLA_TRY(cla_kernel_create(context, &key, (size_t)cla_axes_group(device), &kernel));
-    if (cla_context_profiles(context))
+    if (cla_costs_wanted(context))
         cla_kernel_cost(kernel, (double)a->rows * (double)a->length, cla_axes_bytes(all, TENSORS));
     CLA_TRY(cla_launch(context, kernel, blocks * args.chunks, list, 3));
 done:
@@ -132,7 +132,7 @@ clattn_status cla_turn_rows(clattn_context *context, const clattn_tensor *from, 
     /* As many as for the fewest lanes: those that find no columns do nothing. */
     const int64_t items = cla_ceil_div(columns, 4) * cla_ceil_div(rows, ROWS_TURNED);
     CLA_TRY(cla_kernel_create(context, &key, (size_t)group, &kernel));
-    if (cla_context_profiles(context))
+    if (cla_costs_wanted(context))
         cla_kernel_cost(kernel, 0, cla_axes_bytes(all, 2));
     CLA_TRY(cla_launch(context, kernel, cla_ceil_div(items, group), list, 3));
 done:

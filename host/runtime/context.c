@@ -5,8 +5,11 @@
 #include "runtime/program.h"
 #include "runtime/state.h"
 #include <clattn/opencl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { GPU_LAUNCH_MS = 500 };
 
 static const char *environment_device(void) { return getenv("CLATTN_DEVICE"); }
 
@@ -40,6 +43,27 @@ static clattn_status environment_tuning(const char *cache_folder, char **file) {
     if (own)
         return *own == '\0' || strcmp(own, "off") == 0 ? CLATTN_OK : join(own, "", file);
     return cache_folder ? join(cache_folder, "/tuning.txt", file) : CLATTN_OK;
+}
+
+/* The bound of a launch in seconds; the device is known. */
+static clattn_status take_launch_bound(clattn_context *c, const clattn_context_options *options) {
+    clattn_status status = CLATTN_OK;
+    const char *text = getenv("CLATTN_LAUNCH_MS");
+    double ms = options ? options->launch_ms : 0;
+    char *end = NULL;
+    CLA_CHECK(!isnan(ms), CLATTN_E_ARGUMENT, "context: launch_ms is NaN");
+    if (!c->queue)
+        goto done;
+    if (ms == 0 && text && *text) {
+        ms = strtod(text, &end);
+        CLA_CHECK(end != text && *end == '\0' && !isnan(ms), CLATTN_E_ARGUMENT,
+                  "CLATTN_LAUNCH_MS is \"%.60s\"; a number of milliseconds is needed, or -1 for no bound", text);
+    }
+    if (ms == 0)
+        ms = c->info.device_class == CLATTN_DEVICE_GPU ? GPU_LAUNCH_MS : 0;
+    c->launch_seconds = ms > 0 && isfinite(ms) ? 1e-3 * ms : 0;
+done:
+    return status;
 }
 
 static clattn_status new_context(clattn_context **out) {
@@ -83,6 +107,7 @@ clattn_status clattn_context_create(const char *device, const clattn_context_opt
     if (!device || *device == '\0')
         device = environment_device();
     CLA_TRY(open_device(c, device, profile));
+    CLA_TRY(take_launch_bound(c, options));
     if (c->queue && profile)
         CLA_TRY(cla_profile_create(c));
     *context = c;
@@ -124,6 +149,7 @@ clattn_status clattn_context_from_opencl(cl_context context, cl_command_queue qu
     c->cl = context;
     CLA_TRY_CL(clRetainCommandQueue(queue), "clRetainCommandQueue");
     c->queue = queue;
+    CLA_TRY(take_launch_bound(c, options));
     if (options && options->profile)
         CLA_TRY(cla_profile_create(c));
     *out = c;

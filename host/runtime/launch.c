@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/launch.h"
 
+#include "base/mem.h"
 #include "runtime/kernel.h"
 #include "runtime/state.h"
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 clattn_status cla_queue_barrier(clattn_context *context) {
@@ -45,24 +48,67 @@ void cla_kernel_cost(cla_kernel *kernel, double operations, double moved_bytes) 
     kernel->moved_bytes = moved_bytes;
 }
 
-bool cla_context_profiles(const clattn_context *context) { return context->profile != NULL; }
+bool cla_costs_wanted(const clattn_context *context) { return context->profile != NULL || context->launch_seconds > 0; }
 
-clattn_status cla_launch(clattn_context *context, cla_kernel *kernel, int64_t groups, const cla_arg *args, int count) {
+/* ---- the bound of a launch ---- */
+
+/* What a compute unit does at least in a second: an execution unit of a GPU beside a CPU has 16 lanes and less, a
+ * multiprocessor of a card 64 and more. A slow estimate costs a few launches more, a fast one the watchdog. */
+#define UNIT_OPERATIONS 4e9
+#define CARD_UNIT_OPERATIONS 16e9
+#define UNIT_BYTES 1e9
+
+static double operations_a_second(const clattn_device_info *device) {
+    const bool card = device->device_class == CLATTN_DEVICE_GPU && !device->unified_memory;
+    return (card ? CARD_UNIT_OPERATIONS : UNIT_OPERATIONS) * device->compute_units;
+}
+
+double cla_launch_operations(const clattn_context *context) {
+    return context->launch_seconds > 0 ? context->launch_seconds * operations_a_second(&context->info) : INFINITY;
+}
+
+/* As many as compute units side by side take about as long as one. */
+static int64_t groups_at_once(const clattn_context *context, const cla_kernel *kernel, int64_t groups) {
+    if (!(context->launch_seconds > 0))
+        return groups;
+    const double units = context->info.compute_units;
+    const double seconds =
+        fmax(kernel->operations / operations_a_second(&context->info), kernel->moved_bytes / (UNIT_BYTES * units));
+    const double most = fmax((double)groups * context->launch_seconds / fmax(seconds, DBL_MIN), units);
+    return most < (double)groups ? (int64_t)most : groups;
+}
+
+/* `groups` of all of them, from `first` on. */
+static clattn_status launch_part(clattn_context *context, cla_kernel *kernel, int64_t first, int64_t groups,
+                                 double share) {
     clattn_status status = CLATTN_OK;
     cl_event event = NULL;
-    if (groups == 0)
-        return CLATTN_OK;
-    const size_t local = kernel->work_group, global = (size_t)groups * local;
-    CLA_TRY(set_args(kernel, args, count));
-    CLA_TRY_CL(clEnqueueNDRangeKernel(context->queue, kernel->kernel, 1, NULL, &global, &local, 0, NULL,
-                                      context->profile ? &event : NULL),
+    const size_t local = kernel->work_group, global = (size_t)groups * local, offset = (size_t)first * local;
+    CLA_TRY_CL(clEnqueueNDRangeKernel(context->queue, kernel->kernel, 1, first > 0 ? &offset : NULL, &global, &local, 0,
+                                      NULL, context->profile ? &event : NULL),
                kernel->name);
     if (event)
-        cla_profile_add(context, kernel->name, event, kernel->operations, kernel->moved_bytes);
+        cla_profile_add(context, kernel->name, event, kernel->operations * share, kernel->moved_bytes * share);
     const unsigned ran = global > CLA_SMALL_ITEMS ? CLA_RAN_LARGE : CLA_RAN_SMALL;
     if (!(kernel->ran & ran))
         cla_program_ran(context, kernel, ran);
+    if (share < 1) /* drivers may hand several launches over as one */
+        CLA_TRY_CL(clFlush(context->queue), kernel->name);
     CLA_TRY(cla_queue_barrier(context));
+done:
+    return status;
+}
+
+clattn_status cla_launch(clattn_context *context, cla_kernel *kernel, int64_t groups, const cla_arg *args, int count) {
+    clattn_status status = CLATTN_OK;
+    if (groups == 0)
+        return CLATTN_OK;
+    const int64_t most = groups_at_once(context, kernel, groups);
+    CLA_TRY(set_args(kernel, args, count));
+    for (int64_t first = 0; first < groups; first += most) {
+        const int64_t part = cla_min(most, groups - first);
+        CLA_TRY(launch_part(context, kernel, first, part, (double)part / (double)groups));
+    }
 done:
     return status;
 }

@@ -14,11 +14,15 @@ typedef struct cla_arg {
 #define CLA_ARG_BUFFER(b) ((cla_arg){.buffer = (b)})
 #define CLA_ARG_VALUE(v) ((cla_arg){.value = &(v), .bytes = sizeof(v)})
 
-/* What a launch computes and moves at least, for the profile; 0: not known. Of the next launches too. */
+/* What a launch computes and moves at least, for the profile and for the bound of launches; 0: not known. Of the next
+ * launches too. */
 void cla_kernel_cost(cla_kernel *kernel, double operations, double moved_bytes);
-/* Whether kernels are timed, so that a cost is of use. */
-bool cla_context_profiles(const clattn_context *context);
-/* groups work-groups of the size the kernel was made with. groups = 0 does nothing. */
+/* Whether kernels are timed, or launches bounded, so that a cost is of use. */
+bool cla_costs_wanted(const clattn_context *context);
+/* Multiplications and additions that a launch may have by the bound; infinite without one. */
+double cla_launch_operations(const clattn_context *context);
+/* groups work-groups of the size the kernel was made with, in several launches where the cost is above the bound:
+ * kernels take their number from CLA_GROUP (real.clh) or get_global_id. groups = 0 does nothing. */
 clattn_status cla_launch(clattn_context *context, cla_kernel *kernel, int64_t groups, const cla_arg *args, int count);
 /* Everything enqueued after it follows everything enqueued before it. Nothing to do on an in-order queue. */
 clattn_status cla_queue_barrier(clattn_context *context);

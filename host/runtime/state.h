@@ -18,7 +18,8 @@ struct clattn_context {
     cl_context cl; /* NULL on the `cpu` context, like the next two */
     cl_device_id device;
     cl_command_queue queue;
-    bool out_of_order; /* the caller's queue: every command is followed by a barrier */
+    bool out_of_order;     /* the caller's queue: every command is followed by a barrier */
+    double launch_seconds; /* what a launch may be estimated at; 0: no bound */
     cla_profile *profile;
     pthread_mutex_t lock; /* programs, profile, tuning and kept */
     cla_program *programs;

@@ -42,6 +42,11 @@ CLATTN_API clattn_status clattn_devices(clattn_device_info *devices, size_t capa
 
 typedef struct clattn_context_options {
     bool profile; /* time every kernel; read with clattn_context_profile */
+    /* Work on an OpenCL device goes in launches of about that many milliseconds at most, as a cautious estimate has it,
+     * so that no watchdog ends one: systems kill what keeps a device busy for seconds. A work-group is not cut. The
+     * bits of results do not depend on it. 0: CLATTN_LAUNCH_MS of the environment, else 500 on GPUs and no bound on
+     * other devices; negative or infinite: no bound. */
+    double launch_ms;
 } clattn_context_options;
 
 /* Opens a device. Threads may open and close contexts at once.
@@ -49,7 +54,8 @@ typedef struct clattn_context_options {
  *            "opencl" (best: GPU before others), "opencl:gpu", "opencl:cpu", "opencl:PLATFORM:DEVICE" (numbers
  *            from 0, or parts of the names), "cpu" (no OpenCL: OpenBLAS and plain loops).
  *   options  NULL: the defaults.
- * Errors     CLATTN_E_NO_DEVICE, CLATTN_E_ARGUMENT, CLATTN_E_MEMORY, CLATTN_E_OPENCL. *context is NULL then. */
+ * Errors     CLATTN_E_NO_DEVICE, CLATTN_E_ARGUMENT (NULL; launch_ms that is NaN, CLATTN_LAUNCH_MS that is no number),
+ *            CLATTN_E_MEMORY, CLATTN_E_OPENCL. *context is NULL then. */
 CLATTN_API clattn_status clattn_context_create(const char *device, const clattn_context_options *options,
                                                clattn_context **context);
 /* Waits for what is enqueued. Plans and buffers of the context must be destroyed first. NULL is allowed. */
