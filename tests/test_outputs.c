@@ -4,6 +4,7 @@
 
 #include "../host/cli/args.c"      /* NOLINT(bugprone-suspicious-include) */
 #include "../host/cli/args_text.c" /* NOLINT(bugprone-suspicious-include) */
+#include "../host/cli/interrupt.c" /* NOLINT(bugprone-suspicious-include) */
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
 #include <dirent.h>

@@ -2,6 +2,7 @@
 #include "bench_linear.h"
 
 #include "args.h"
+#include "interrupt.h"
 #include "job.h"
 #include "outputs.h"
 #include "progress.h"
@@ -244,7 +245,7 @@ static int bench_device(layer *l, const char *device, const cla_args *args, int 
     if (exit_status != CLA_EXIT_OK)
         return exit_status;
     clattn_context_info(context, &t.info);
-    for (size_t i = 0; clattn_linear_algorithm(i); i++) {
+    for (size_t i = 0; clattn_linear_algorithm(i) && !cla_interrupted(); i++) {
         const char *name = clattn_linear_algorithm(i);
         double worst = 0;
         if (!is_wanted(cla_args_value(args, "algorithms"), name))
@@ -331,9 +332,12 @@ int cla_bench_linear(int argc, char **argv) {
         exit_status = cla_outputs_check(&outputs, NULL, 0);
     if (exit_status == CLA_EXIT_OK)
         printf("clattn %s\n", clattn_version());
-    for (int i = 0; i < args.word_count && exit_status == CLA_EXIT_OK; i++)
+    cla_interrupt_watch();
+    for (int i = 0; i < args.word_count && exit_status == CLA_EXIT_OK && !cla_interrupted(); i++)
         exit_status = bench_layer(args.words[i], &args, (int)repeats, json);
-    if (exit_status == CLA_EXIT_OK && index >= 0) {
+    if (cla_interrupted())
+        printf("interrupted\n");
+    if (exit_status == CLA_EXIT_OK && index >= 0 && (!cla_interrupted() || cJSON_GetArraySize(json) > 0)) {
         exit_status = write_json(json, &outputs.files[index]);
         if (exit_status == CLA_EXIT_OK)
             exit_status = cla_outputs_commit(&outputs);

@@ -3,6 +3,7 @@
 
 #include "bench_run.h"
 #include "bench_call.h"
+#include "interrupt.h"
 #include "progress.h"
 #include "samples.h"
 #include <inttypes.h>
@@ -266,11 +267,11 @@ static void take_turns(cla_bench *bench, lane *lanes, size_t count) {
     int64_t done = 0, total = 0;
     for (size_t i = 0; i < count; i++)
         total += lanes[i].runs_wanted + lanes[i].calls_wanted;
-    for (bool more = true; more;) {
+    for (bool more = true; more && !cla_interrupted();) {
         more = false;
         for (size_t i = 0; i < 2 * count; i++) { /* runs of all, then calls of all */
             lane *l = &lanes[i % count];
-            if (!wants_turn(l, i >= count))
+            if (!wants_turn(l, i >= count) || cla_interrupted())
                 continue;
             cla_progress_step(&progress, done++, total);
             more |= take_turn(l, i >= count);
@@ -280,8 +281,18 @@ static void take_turns(cla_bench *bench, lane *lanes, size_t count) {
     cla_progress_end(&progress);
 }
 
+/* The run before the turns counts where these did not come to it. */
+static void note_interrupt(lane *l) {
+    if (l->plan && l->entry->state != CLA_BENCH_FAILED && l->runs == 0 && l->runs_wanted > 0)
+        add_sample(l);
+    if (l->runs < l->runs_wanted)
+        snprintf(l->entry->note, sizeof l->entry->note, "interrupted: %d of %d repeats", l->runs, l->runs_wanted);
+}
+
 static void finish(lane *l) {
     cla_bench_entry *e = l->entry;
+    if (cla_interrupted())
+        note_interrupt(l);
     if (l->plan && e->state != CLA_BENCH_FAILED && l->runs > 0) {
         e->state = CLA_BENCH_MEASURED;
         e->repeats = l->runs;
@@ -327,7 +338,7 @@ double cla_bench_share(const cla_bench_entry *entry) {
 
 /* false: out of host memory. What cannot be profiled says so in its note. */
 static bool profile(cla_bench_entry *e, const clattn_attention_backward_args *host_args) {
-    if (!e || e->state != CLA_BENCH_MEASURED || !e->device->info.is_opencl)
+    if (!e || e->state != CLA_BENCH_MEASURED || !e->device->info.is_opencl || cla_interrupted())
         return true;
     e->profile = calloc(1, sizeof *e->profile);
     if (e->profile && cla_profile_measure(e->device->info.spec, host_args, e->profile) != CLATTN_OK)
@@ -356,7 +367,7 @@ static void start_lane(cla_bench *bench, session *s, size_t problem, size_t i, b
     cla_bench_call_choose(&l->host_args, l->entry->algorithm);
     if (!fits && admitted(bench, l->entry))
         note(l->entry, CLA_BENCH_FAILED, clattn_last_error());
-    else if (fits)
+    else if (fits && !cla_interrupted())
         start(bench, l, &s->places[d], &s->call, &s->first);
 }
 

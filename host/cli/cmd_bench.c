@@ -6,6 +6,7 @@
 #include "bench_report.h"
 #include "bench_sweep.h"
 #include "commands.h"
+#include "interrupt.h"
 #include "job.h"
 #include "outputs.h"
 #include <stdio.h>
@@ -188,21 +189,24 @@ static int make_entries(cla_bench *bench) {
 }
 
 /* Exit status 1 when something failed, or nothing could be measured. */
-static int measure(cla_bench *bench) {
-    size_t measured = 0, failed = 0;
+static int measure(cla_bench *bench, size_t *measured) {
+    size_t failed = 0, done = 0;
     cla_bench_print_devices(bench);
-    for (size_t p = 0; p < bench->problem_count; p++) {
+    for (size_t p = 0; p < bench->problem_count && !cla_interrupted(); p++) {
         if (!cla_bench_run(bench, p))
             return cla_fail(CLA_EXIT_FAILED, "bench: %s: %s", bench->problems[p].text,
                             clattn_last_error()[0] ? clattn_last_error() : "out of memory");
         cla_bench_print_problem(bench, p);
+        done += !cla_interrupted();
     }
     for (size_t i = 0; i < bench->problem_count * bench->device_count * bench->algorithm_count; i++) {
-        measured += bench->entries[i].state == CLA_BENCH_MEASURED;
+        *measured += bench->entries[i].state == CLA_BENCH_MEASURED;
         failed += bench->entries[i].state == CLA_BENCH_FAILED;
     }
     cla_bench_print_crossovers(bench);
-    if (measured == 0)
+    if (cla_interrupted())
+        printf("interrupted: %zu of %zu problems were measured to the end\n", done, bench->problem_count);
+    else if (*measured == 0)
         return cla_fail(CLA_EXIT_FAILED, "bench: nothing was measured");
     return failed > 0 ? CLA_EXIT_FAILED : CLA_EXIT_OK;
 }
@@ -236,10 +240,14 @@ static int plot_roofline(const cla_bench *bench, const char *path) {
     return exit_status;
 }
 
-/* Files are written even when an algorithm failed: they hold what was measured. */
+/* Files are written even when an algorithm failed, or the user ended it: they hold what was measured. */
 static int run(cla_bench *bench, cla_outputs *outputs) {
-    const int exit_status = measure(bench);
+    size_t measured = 0;
+    cla_interrupt_watch();
+    const int exit_status = measure(bench, &measured);
     int written = CLA_EXIT_OK;
+    if (measured == 0 && cla_interrupted())
+        return exit_status;
     for (int i = 0; i < outputs->count && written == CLA_EXIT_OK; i++) {
         cla_output *f = &outputs->files[i];
         written = strcmp(f->option, "--json") == 0   ? cla_bench_write_json(bench, f->staged)

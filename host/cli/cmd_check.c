@@ -3,6 +3,7 @@
 #include "args.h"
 #include "check_run.h"
 #include "commands.h"
+#include "interrupt.h"
 #include "job.h"
 #include "progress.h"
 #include <stdio.h>
@@ -169,19 +170,22 @@ static int run_cases(check *k) {
         return cla_fail(CLA_EXIT_USAGE, "check: no case of %s matches '%s'", k->path, k->filter);
     if (found == 0)
         return cla_fail(CLA_EXIT_USAGE, "check: %s holds no cases: its metadata has no JSON texts", k->path);
-    for (size_t i = 0; i < count; i++) {
+    cla_interrupt_watch();
+    for (size_t i = 0; i < count && !cla_interrupted(); i++) {
         if (!is_case(k, i))
             continue;
         cla_check_case c;
         const char *name = clattn_safetensors_metadata_key(k->file, i);
         cla_check_case_open(k->file, name, clattn_safetensors_metadata(k->file, name), &c);
-        for (size_t t = 0; t < k->target_count; t++) {
+        for (size_t t = 0; t < k->target_count && !cla_interrupted(); t++) {
             cla_progress_step(&progress, (int64_t)done++, (int64_t)(found * k->target_count));
             cla_check_run(&c, &k->targets[t], &report);
         }
         cla_check_case_free(&c);
     }
     cla_progress_end(&progress);
+    if (cla_interrupted())
+        printf("interrupted: %zu of %zu runs\n", done, found * k->target_count);
     cla_check_report_print(&report);
     const bool failed = report.verdicts[CLA_CHECK_FAILED] > 0 || report.out_of_memory;
     cla_check_report_free(&report);

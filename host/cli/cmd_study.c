@@ -2,6 +2,7 @@
 /* `clattn study`: the experiments of the source articles, one or all of them, their figures beside ours. */
 #include "args.h"
 #include "commands.h"
+#include "interrupt.h"
 #include "job.h"
 #include "kernel_profile.h"
 #include "outputs.h"
@@ -201,7 +202,7 @@ static void run(job *j, int i) {
 }
 
 static int write_json(job *j) {
-    if (j->json < 0)
+    if (j->json < 0 || (cla_interrupted() && cJSON_GetArraySize(j->list) == 0))
         return CLA_EXIT_OK;
     cla_output *f = &j->outputs.files[j->json];
     char *text = cJSON_Print(j->list);
@@ -220,9 +221,12 @@ static int write_json(job *j) {
 static int run_all(job *j) {
     if (j->json >= 0 && !(j->list = cJSON_CreateArray()))
         return cla_fail(CLA_EXIT_FAILED, "study: out of memory");
-    for (int i = 0; i < EXPERIMENTS; i++)
+    cla_interrupt_watch();
+    for (int i = 0; i < EXPERIMENTS && !cla_interrupted(); i++)
         if (j->chosen[i])
             run(j, i);
+    if (cla_interrupted())
+        printf("\ninterrupted\n");
     if (j->all)
         printf("\n%zu agree, %zu off, %zu failed, %zu skipped\n", j->agree, j->off, j->failed, j->skipped);
     int exit_status = write_json(j);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `clattn tune`: which algorithm and which of its variants is the fastest here, written where plans look for it. */
-#define _POSIX_C_SOURCE 200809L /* sigaction */
 #include "args.h"
 #include "commands.h"
+#include "interrupt.h"
 #include "job.h"
 #include "progress.h"
 #include "tune_run.h"
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -61,22 +60,6 @@ typedef struct job {
     bool wanted[MOST_ALGORITHMS];
     bool algorithms_given, clblast;
 } job;
-
-/* ---- an end that the user asks for ---- */
-
-static volatile sig_atomic_t interrupted;
-static void on_interrupt(int number) {
-    (void)number;
-    interrupted = 1;
-}
-static bool is_interrupted(void) { return interrupted != 0; }
-
-/* The second Ctrl-C ends the program. */
-static void watch_interrupts(void) {
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-}
 
 /* ---- arguments ---- */
 
@@ -208,7 +191,7 @@ static double end_of(const job *j, int i, double start, double now) {
 }
 
 static int measure(job *j) {
-    cla_tune tune = {.context = j->context, .stopped = is_interrupted};
+    cla_tune tune = {.context = j->context, .stopped = cla_interrupted};
     const double start = cla_seconds();
     const char *to = j->out ? j->out : clattn_tuning_file(j->context);
     int exit_status = CLA_EXIT_OK, tuned = 0, cut = 0;
@@ -218,8 +201,8 @@ static int measure(job *j) {
     tune.algorithms = j->algorithms_given ? j->wanted : NULL;
     print_device(j);
     printf("  %-13s %10s %10s %7s  %s\n", "algorithm", "default ms", "best ms", "gain", "variant");
-    watch_interrupts();
-    for (int i = 0; i < j->count && !is_interrupted(); i++) {
+    cla_interrupt_watch();
+    for (int i = 0; i < j->count && !cla_interrupted(); i++) {
         cla_tune_result result;
         cla_problem_text problem;
         char text[CLA_PROBLEM_TEXT_MAX], error[512];
@@ -247,7 +230,7 @@ static int measure(job *j) {
     printf("record %s\n", to);
     if (tuned < j->count || cut > 0)
         printf("%s; %d of %d problems were not tuned, and %d not to the end\n",
-               is_interrupted() ? "interrupted" : "the time is over", j->count - tuned, j->count, cut);
+               cla_interrupted() ? "interrupted" : "the time is over", j->count - tuned, j->count, cut);
     return exit_status;
 }
 

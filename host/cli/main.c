@@ -2,6 +2,7 @@
 /* The table of verbs, and what is common to them: help, version, and that what was printed arrived. */
 #include "args.h"
 #include "commands.h"
+#include "interrupt.h"
 
 #include <clattn/version.h>
 #include <stdio.h>
@@ -30,11 +31,15 @@ static void print_help(FILE *to) {
             clattn_version());
     for (size_t i = 0; i < VERB_COUNT; i++)
         fprintf(to, "  %-9s %s\n", verbs[i].name, verbs[i].summary);
-    fprintf(to, "\n`clattn VERB --help` tells a verb's options; `clattn --version` the version.\n"
-                "Exit status: 0 right, 1 a wrong result or a failed job, 2 wrong use.\n"
-                "Environment: CLATTN_DEVICE is the device where --device is not given; CLATTN_CACHE_DIR the folder in\n"
-                "which compiled kernels are kept (default ~/.cache/clattn), or off; CLATTN_TUNING_FILE the\n"
-                "record of `clattn tune` (default tuning.txt there), or off.\n");
+    fprintf(to,
+            "\n`clattn VERB --help` tells a verb's options; `clattn --version` the version.\n"
+            "Exit status: 0 right, 1 a wrong result or a failed job, 2 wrong use; 130 or 143 ended by Ctrl-C or\n"
+            "SIGTERM, upon which bench, tune, study and check stop where they are and write what they have so\n"
+            "far; a second one ends them at once.\n"
+            "Environment: CLATTN_DEVICE is the device where --device is not given; CLATTN_CACHE_DIR the folder in\n"
+            "which compiled kernels are kept (default ~/.cache/clattn), or off; CLATTN_TUNING_FILE the\n"
+            "record of `clattn tune` (default tuning.txt there), or off; CLATTN_LAUNCH_MS about how many\n"
+            "milliseconds a device may be busy at a stretch, for its watchdog (default 500 on GPUs, -1: no bound).\n");
 }
 
 static const verb *find_verb(const char *name) {
@@ -91,7 +96,8 @@ static int dispatch(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    const int exit_status = dispatch(argc - 1, argv + 1);
+    cla_interrupt_begin();
+    const int exit_status = cla_interrupt_exit(dispatch(argc - 1, argv + 1));
     if ((fflush(stdout) != 0 || ferror(stdout)) && exit_status == CLA_EXIT_OK)
         return cla_fail(CLA_EXIT_FAILED, "standard output cannot be written: is the disk full?");
     return exit_status;

@@ -4,6 +4,7 @@
 #include "outputs.h"
 
 #include "args.h"
+#include "interrupt.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -154,6 +155,7 @@ static int make_staged(cla_output *f) {
         f->staged = NULL;
         return fail_place(f, strerror(code));
     }
+    cla_interrupt_remove(f->staged);
     const bool kept = !mode || fchmod(descriptor, mode) == 0;
     close(descriptor);
     return kept ? CLA_EXIT_OK : fail_place(f, "its rights cannot be kept");
@@ -270,6 +272,7 @@ static int put_in_place(cla_output *f) {
         return exit_status;
     if (rename(f->staged, f->target) != 0)
         return fail_place(f, strerror(errno));
+    cla_interrupt_forget(f->staged);
     f->placed = true;
     f->complete = false;
     return CLA_EXIT_OK;
@@ -308,6 +311,7 @@ void cla_outputs_free(cla_outputs *outputs) {
         cla_output *f = &outputs->files[i];
         if (f->staged && !f->placed)
             unlink(f->staged);
+        cla_interrupt_forget(f->staged);
         free(f->staged);
         free(f->target);
         free(f->path);

@@ -5,6 +5,7 @@
 #include "args.h"
 #include "bench_report.h"
 #include "bench_sweep.h"
+#include "interrupt.h"
 #include "job.h"
 #include "study.h"
 #include <clattn/ops.h>
@@ -331,12 +332,16 @@ static bool any_measured(const struct cla_cost *c, size_t size) {
 static int measure(cla_study *s, struct cla_cost *c) {
     print_head(c);
     for (size_t p = 0; p < c->bench.problem_count && c->bench.problems[p].size <= s->largest; p++) {
+        if (cla_interrupted())
+            break;
         c->bench.limit_seconds = p < ARTICLE_SIZES ? UNHURRIED_SECONDS : s->limit;
         if (!cla_bench_run(&c->bench, p)) {
             if (p >= ARTICLE_SIZES)
                 break; /* out of memory */
             return cla_study_fail(s, CLATTN_E_MEMORY);
         }
+        if (cla_interrupted())
+            break; /* it is not whole */
         print_size(c, p);
         for (size_t i = 0; i < c->column_count && p < ARTICLE_SIZES; i++)
             if (entry(c, p, i)->state != CLA_BENCH_MEASURED)
@@ -361,6 +366,10 @@ int cla_study_cost(cla_study *s) {
         exit_status = measure(s, c);
     if (exit_status != CLA_EXIT_OK)
         return exit_status;
+    if (c->sizes == 0) {
+        snprintf(s->skipped, sizeof s->skipped, "interrupted before anything was measured");
+        return CLA_EXIT_OK;
+    }
     c->bench.problem_count = c->sizes;
     print_operations(c);
     cla_bench_print_crossovers(&c->bench);

@@ -68,6 +68,8 @@ for _ in $(seq 600); do
 done
 kill -INT "$child" 2>/dev/null
 wait "$child"
+status=$?
+holds "interrupted: exit status 130" [ "$status" -eq 130 ]
 says "interrupted" 'interrupted; [12] of 3 problems were not tuned'
 holds "interrupted: the record is whole" grep -q '^device ' "$work/record/tuning.txt"
 
