@@ -163,6 +163,5 @@ int cla_bench_plot(const cla_bench *bench, const char *path) {
     FILE *gnuplot = cla_gnuplot_open();
     if (gnuplot)
         put_script(bench, path, gnuplot);
-    const int status = cla_gnuplot_close(gnuplot);
-    return status == 0 ? CLA_EXIT_OK : cla_fail(CLA_EXIT_FAILED, "bench: --plot: gnuplot failed (status %d)", status);
+    return cla_gnuplot_close(gnuplot, "bench: --plot", path);
 }

@@ -7,10 +7,11 @@
 #include <stdio.h>
 
 bool cla_gnuplot_is_there(void);
-/* NULL: it cannot be started; closing that gives -1. */
+/* NULL: it cannot be started; closing that is a failure. */
 FILE *cla_gnuplot_open(void);
-/* The exit status of gnuplot, 0 where all was drawn. */
-int cla_gnuplot_close(FILE *gnuplot);
+/* Waits; an exit status of ours. path: the SVG that was drawn, which must be whole. what: "bench: --plot", for the one
+ * line that a failure prints. */
+int cla_gnuplot_close(FILE *gnuplot, const char *what, const char *path);
 /* A text in gnuplot's single quotes. */
 void cla_gnuplot_quoted(FILE *out, const char *text);
 

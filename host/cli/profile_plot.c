@@ -107,9 +107,9 @@ int cla_profile_plot(const cla_profile_report *const *reports, size_t count, con
         fprintf(out, "\n");
         put_plot(out, reports, count, &most);
     }
-    const int status = cla_gnuplot_close(out);
-    if (status != 0)
-        return cla_fail(CLA_EXIT_FAILED, "%s: gnuplot failed (status %d)", verb, status);
+    const int exit_status = cla_gnuplot_close(out, verb, path);
+    if (exit_status != CLA_EXIT_OK)
+        return exit_status;
     return points > 0
                ? CLA_EXIT_OK
                : cla_fail(CLA_EXIT_FAILED, "%s: no kernel knows its operations and bytes: nothing to draw", verb);

@@ -60,6 +60,5 @@ int cla_study_plot_scale(const cla_study *s, const char *path) {
     FILE *gnuplot = cla_gnuplot_open();
     if (gnuplot)
         put_script(s, path, gnuplot);
-    const int status = cla_gnuplot_close(gnuplot);
-    return status == 0 ? CLA_EXIT_OK : cla_fail(CLA_EXIT_FAILED, "study: --plot: gnuplot failed (status %d)", status);
+    return cla_gnuplot_close(gnuplot, "study: --plot", path);
 }

@@ -88,6 +88,5 @@ int cla_study_plot_gradient(const cla_study *s, const char *path) {
         put_depths(out);
         fprintf(out, "unset multiplot\n");
     }
-    const int status = cla_gnuplot_close(out);
-    return status == 0 ? CLA_EXIT_OK : cla_fail(CLA_EXIT_FAILED, "study: --plot: gnuplot failed (status %d)", status);
+    return cla_gnuplot_close(out, "study: --plot", path);
 }
