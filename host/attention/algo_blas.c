@@ -3,9 +3,9 @@
  * online softmax, product (blas_task_real.h). Keys that no row of a block sees are skipped. */
 #include "attention/blas_task.h"
 #include "attention/plan.h"
+#include "base/openmp.h"
 #include "tensor/dtype.h"
 #include <limits.h>
-#include <omp.h>
 #include <stdio.h>
 
 enum { ROWS = 128, KEYS = 512, LEAST_ROWS = 16, LEAST_KEYS = 64, LEAST_PART = 256, FIXED_ROWS = 32 };

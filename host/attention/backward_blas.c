@@ -5,9 +5,9 @@
  * added in order. d_bias is a pass of its own, so that it too is added in order whatever broadcasts. */
 #include "attention/blas_backward.h"
 #include "attention/plan.h"
+#include "base/openmp.h"
 #include "tensor/dtype.h"
 #include <limits.h>
-#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 
