@@ -149,6 +149,37 @@ Test(interop, an_in_order_queue_takes_events_too) {
     close_own(&o);
 }
 
+/* Case G19: the event is that of the last command, so that another queue may read behind it. */
+static void read_elsewhere(const own *o, const char *algorithm) {
+    job j;
+    float *staging;
+    cl_int code;
+    own other = *o;
+    other.queue = clCreateCommandQueue(o->context, o->device, 0, &code);
+    cr_assert_eq(code, CL_SUCCESS);
+    open_job(&j, o, algorithm, 4);
+    for (int n = 0; n < 200; n++) {
+        cl_event done = NULL;
+        write_inputs(&j, o, &staging, NULL);
+        SUCCEEDS(clattn_plan_enqueue(j.plan, NULL, 0, NULL, &done));
+        cr_assert_not_null(done, "execution %d", n);
+        clFlush(o->queue);
+        read_output(&j, &other, done);
+        judge(&j);
+        clReleaseEvent(done);
+        free(staging);
+    }
+    close_job(&j);
+    clReleaseCommandQueue(other.queue);
+}
+
+Test(interop, another_queue_reads_behind_the_event_two_hundred_times) {
+    own o = {0};
+    open_own(&o, 0);
+    on_each_algorithm(&o, read_elsewhere);
+    close_own(&o);
+}
+
 /* Two executions at once would meet in the plan's scratch. */
 static void in_a_row(const own *o, const char *algorithm) {
     job j;

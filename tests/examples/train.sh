@@ -102,4 +102,20 @@ refuses "without a step" 'its step is "0x"' --resume changed.safetensors --devic
 changed 'examples.train 1' 'examples_train 2'
 refuses "of another program" 'no checkpoint' --resume changed.safetensors --device cpu
 
+# ---- a full disk: files of half a kilobyte at most ----
+for option in --save --plot; do
+    echo old >old
+    cp old limited.out
+    (
+        trap '' XFSZ
+        ulimit -f 1
+        exec "$clattn" $small --device cpu --until 0 --steps 2 $option limited.out >/dev/null 2>err
+    )
+    status=$?
+    holds "a full disk, $option: exit status 1" [ "$status" -eq 1 ]
+    says "a full disk, $option" '^error: limited.out.* cannot be written: ' err
+    holds "a full disk, $option: the older file stays" cmp old limited.out
+    holds "a full disk, $option: nothing is left" [ -z "$(ls -A | grep -E '^\.(train|clattn)-')" ]
+done
+
 finish
