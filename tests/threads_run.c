@@ -13,7 +13,7 @@
 enum { THREADS = 8, ROUNDS = 3, E = 16, ROWS = 5, SIZE = E * ROWS };
 
 typedef struct {
-    clattn_context *opencl, *cpu; /* shared by all */
+    clattn_context *opencl, *profiled, *cpu; /* shared by all */
     const char *record;
     pthread_barrier_t *start;
     int number;
@@ -140,6 +140,16 @@ static void look_around(worker *w) {
     expect_ok(w, "sync", clattn_context_sync(w->opencl));
 }
 
+/* All count into one profile, and throw it away. */
+static void profile(worker *w, const oracle_config *config) {
+    clattn_profile_entry entries[32];
+    size_t count = 0;
+    attend(w, w->profiled, NULL, config);
+    expect_ok(w, "profile", clattn_context_profile(w->profiled, entries, 32, &count));
+    if (w->number % 2)
+        clattn_context_profile_reset(w->profiled);
+}
+
 /* A context of its own beside the shared one, with the same cache on disk. */
 static void open_another(worker *w) {
     const oracle_config plain = {.H = 2, .N = 9, .D = 8, .lse = true, .seed = 1};
@@ -157,6 +167,7 @@ static void *work(void *argument) {
         attend_all(w, i);
         run_modules(w, w->attended, w->fed);
         look_around(w);
+        profile(w, &(oracle_config){.H = 2, .N = 9, .D = 8, .causal = true, .seed = 6});
         if (i == 1)
             open_another(w);
     }
@@ -186,7 +197,8 @@ static bool run_threads(worker *workers) {
 int main(int argc, char **argv) {
     static worker workers[THREADS];
     pthread_barrier_t start;
-    clattn_context *opencl = NULL, *cpu = NULL;
+    const clattn_context_options profile_all = {.profile = true};
+    clattn_context *opencl = NULL, *profiled = NULL, *cpu = NULL;
     bool right = false;
     const clattn_status status = clattn_context_create("opencl", NULL, &opencl);
     if (argc != 2 || status == CLATTN_E_NO_DEVICE) {
@@ -194,14 +206,17 @@ int main(int argc, char **argv) {
         return argc != 2 ? 2 : 0;
     }
     pthread_barrier_init(&start, NULL, THREADS);
-    if (status == CLATTN_OK && clattn_context_create("cpu", NULL, &cpu) == CLATTN_OK) {
+    if (status == CLATTN_OK && clattn_context_create("opencl", &profile_all, &profiled) == CLATTN_OK &&
+        clattn_context_create("cpu", NULL, &cpu) == CLATTN_OK) {
         for (int i = 0; i < THREADS; i++)
-            workers[i] = (worker){.opencl = opencl, .cpu = cpu, .record = argv[1], .start = &start, .number = i};
+            workers[i] = (worker){
+                .opencl = opencl, .profiled = profiled, .cpu = cpu, .record = argv[1], .start = &start, .number = i};
         right = run_threads(workers);
     } else {
         fprintf(stderr, "%s\n", clattn_last_error());
     }
     clattn_context_destroy(cpu);
+    clattn_context_destroy(profiled);
     clattn_context_destroy(opencl);
     pthread_barrier_destroy(&start);
     return right ? 0 : 1;
