@@ -21,7 +21,8 @@ typedef struct cla_profile_report {
 } cla_profile_report;
 
 /* Runs a call on host arrays CLA_PROFILE_RUNS times on a context of its own that profiles, with its backward pass where
- * there is d_o. device: a spec; algorithm: as args say. Returns the library's status; nothing is printed when it fails. */
+ * there is d_o. device: a spec; algorithm: as args say. Returns the library's status; nothing is printed when it fails.
+ */
 clattn_status cla_profile_measure(const char *device, const clattn_attention_backward_args *args,
                                   cla_profile_report *report);
 
