@@ -86,6 +86,11 @@ tries sequences run rows.npy rows.npy rows.npy -o out/o.npy --layout sd --cu-que
 tries dumped check dump.safetensors
 tries cases check "$tests/vectors/torch.safetensors" --filter 'sdpa_bmask_??'
 tries layers check "$tests/vectors/torch.safetensors" --filter 'mha_bias_kv_kdim*'
+tries decoder check "$tests/vectors/torch.safetensors" --filter dec_all_masks
+tries encoder check "$tests/vectors/torch.safetensors" --filter enc_causal_kpm
+tries gradients check "$tests/vectors/torch.safetensors" --filter grad_gqa
+tries norm check "$tests/vectors/onnx.safetensors" --filter test_layer_normalization_3d_axis_negative_2_epsilon
+tries rotary check "$tests/vectors/onnx.safetensors" --filter test_rotary_embedding_no_position_ids_interleaved
 tries onnx check "$tests/vectors/onnx.safetensors" --filter '*3d_gqa_with_past_and_present*'
 tries inspect inspect "$tests/vectors/seed.safetensors"
 tries bench bench --file problems.txt --repeat 1 --json out/b.json --devices cpu --algorithms reference
