@@ -112,7 +112,7 @@ static inline void make_norm(pool *p, const plain_stack *s, plain_norm *n, clatt
         n->weight[e] += 1;
     oracle_round(p->dtype, n->weight, s->E);
     n->bias = s->no_bias ? NULL : pool_random(p, s->E, 0.5);
-    *w = (clattn_norm_weights){vector(p, n->weight, s->E), vector(p, n->bias, s->E)};
+    *w = (clattn_norm_weights){.weight = vector(p, n->weight, s->E), .bias = vector(p, n->bias, s->E)};
 }
 
 static inline void make_feed(pool *p, const plain_stack *s, plain_layer *l, clattn_feedforward_weights *w) {

@@ -18,7 +18,8 @@ static void make_model(pool *p, const plain_stack *s, int64_t count, bool has_no
     for (int64_t i = 0; i < count; i++) {
         clattn_decoder_layer_weights w;
         make_layer(p, s, &m->plain[i], &w);
-        m->layers[i] = (clattn_encoder_layer_weights){w.self_attn, w.feedforward, w.norm1, w.norm2};
+        m->layers[i] = (clattn_encoder_layer_weights){
+            .self_attn = w.self_attn, .feedforward = w.feedforward, .norm1 = w.norm1, .norm2 = w.norm2};
     }
     m->weights = (clattn_encoder_weights){.layers = m->layers, .count = count, .has_norm = has_norm};
     if (has_norm)

@@ -129,7 +129,8 @@ Test(plan_cache, keeps_a_plan_a_problem_until_it_is_trimmed) {
         SUCCEEDS(clattn_attention(context, &c.args));
         cr_expect_eq(cla_plan_kept(context), 1);
         clattn_context_trim(NULL);
-        SUCCEEDS(clattn_tuning_set(context, &(clattn_tuned){"no such class", "no such variant", 1, 2}));
+        SUCCEEDS(clattn_tuning_set(
+            context, &(clattn_tuned){.key = "no such class", .value = "no such variant", .ms = 1, .default_ms = 2}));
         cr_expect_eq(cla_plan_kept(context), 0, "plans follow the record");
         clattn_context_destroy(context);
     }
@@ -147,7 +148,9 @@ Test(plan_cache, keeps_no_plan_that_is_older_than_the_record) {
         SUCCEEDS(cla_problem_init(&p, &c.args));
         SUCCEEDS(cla_plan_take(context, &p, &asked, &plan));
         if (round)
-            SUCCEEDS(clattn_tuning_set(context, &(clattn_tuned){"no such class", "no such variant", 1, 2}));
+            SUCCEEDS(clattn_tuning_set(
+                context,
+                &(clattn_tuned){.key = "no such class", .value = "no such variant", .ms = 1, .default_ms = 2}));
         cla_plan_give_back(plan, &asked);
         cr_expect_eq(cla_plan_kept(context), 1 - round);
         clattn_context_destroy(context);

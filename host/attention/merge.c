@@ -245,6 +245,7 @@ clattn_status clattn_merge(clattn_context *context, const clattn_merge_args *arg
     clattn_status status = CLATTN_OK;
     merging m = {0};
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "merge: %s is NULL", context ? "args" : "context");
+    CLA_TRY(CLA_RESERVED(clattn_merge_args, args));
     CLA_TRY(take(context, args, &m));
     if (m.B * m.H * m.N == 0)
         goto done;

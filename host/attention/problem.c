@@ -257,6 +257,9 @@ static clattn_status init(cla_problem *problem, const clattn_attention_args *arg
     clattn_status status = CLATTN_OK;
     cla_problem p = {.backward = gradients != NULL};
     const int rank = args->q.rank;
+    CLA_TRY(CLA_RESERVED(clattn_attention_args, args));
+    if (gradients)
+        CLA_TRY(CLA_RESERVED(clattn_attention_backward_args, gradients));
     CLA_TRY(take_main(&args->q, "q", rank, &p.q));
     CLA_TRY(take_main(&args->k, "k", rank, &p.k));
     CLA_TRY(take_main(&args->v, "v", rank, &p.v));

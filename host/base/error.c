@@ -38,6 +38,17 @@ void cla_error_prefix(const char *format, ...) {
 
 const char *clattn_last_error(void) { return message; }
 
+clattn_status cla_reserved_zero(const uint64_t *words, size_t count, const char *type) {
+    for (size_t i = 0; i < count; i++)
+        if (words[i] != 0)
+            return cla_error(
+                CLATTN_E_UNSUPPORTED,
+                "%s: reserved[%zu] is not 0: a field that clattn %s does not know is set, or the struct was not "
+                "set to zero",
+                type, i, clattn_version());
+    return CLATTN_OK;
+}
+
 typedef struct {
     const char *name, *text;
 } status_words;

@@ -5,6 +5,9 @@
 #define CLA_ERROR_H
 
 #include <clattn/status.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #if defined(__GNUC__)
 #define CLA_PRINTF(text, first) __attribute__((format(printf, text, first)))
@@ -16,6 +19,12 @@
 clattn_status cla_error(clattn_status status, const char *format, ...) CLA_PRINTF(2, 3);
 /* Puts text before this thread's message: "weights: ". */
 void cla_error_prefix(const char *format, ...) CLA_PRINTF(1, 2);
+
+/* CLATTN_E_UNSUPPORTED where a struct of the caller's has something in `reserved`. */
+clattn_status cla_reserved_zero(const uint64_t *words, size_t count, const char *type);
+#define CLA_RESERVED(type, pointer)                                                                                    \
+    cla_reserved_zero((true ? (pointer) : (const type *)NULL)->reserved,                                               \
+                      sizeof((type *)NULL)->reserved / sizeof(uint64_t), #type)
 
 #define CLA_CHECK(condition, code, ...)                                                                                \
     do {                                                                                                               \

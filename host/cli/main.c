@@ -22,7 +22,7 @@ static const verb verbs[] = {
     {"study", "the experiments of the articles, their figures beside ours", cla_cmd_study, &cla_help_study, NULL},
     {"devices", "what can compute here, and how", cla_cmd_devices, &cla_help_devices, NULL},
     {"doctor", "what is wrong with this machine's OpenCL, and how to mend it", cla_cmd_doctor, &cla_help_doctor, NULL},
-    {"inspect", "what is in an npy or safetensors file", cla_cmd_inspect, &cla_help_inspect, NULL},
+    {"inspect", "what is in an npy, safetensors or GGUF file", cla_cmd_inspect, &cla_help_inspect, NULL},
 };
 enum { VERB_COUNT = sizeof verbs / sizeof verbs[0] };
 

@@ -37,6 +37,15 @@ static cla_stack_weights stack_weights(const clattn_decoder_weights *weights) {
                                .norm = &weights->norm};
 }
 
+static clattn_status check_reserved(const clattn_decoder_weights *weights) {
+    clattn_status status = CLATTN_OK;
+    CLA_TRY(CLA_RESERVED(clattn_decoder_weights, weights));
+    for (int64_t i = 0; i < weights->count && weights->count <= CLA_STACK_LAYERS; i++)
+        CLA_TRY(CLA_RESERVED(clattn_decoder_layer_weights, &weights->layers[i]));
+done:
+    return status;
+}
+
 clattn_status clattn_decoder_create(clattn_context *context, const clattn_decoder_weights *weights,
                                     const clattn_layer_options *options, clattn_decoder **decoder) {
     clattn_status status = CLATTN_OK;
@@ -48,6 +57,7 @@ clattn_status clattn_decoder_create(clattn_context *context, const clattn_decode
               : !weights ? "weights"
               : !options ? "options"
                          : "layers");
+    CLA_TRY(check_reserved(weights));
     CLA_TRY(cla_alloc(1, sizeof *d, module, &d));
     const cla_stack_weights stack = stack_weights(weights);
     CLA_TRY(cla_stack_take(context, module, &stack, options, &d->stack));
@@ -142,6 +152,7 @@ clattn_status clattn_decoder_run(clattn_decoder *decoder, const clattn_decoder_a
     clattn_status status = CLATTN_OK;
     clattn_tensor rows;
     CLA_CHECK(decoder && args, CLATTN_E_ARGUMENT, "decoder: %s is NULL", decoder ? "args" : "decoder");
+    CLA_TRY(CLA_RESERVED(clattn_decoder_args, args));
     cla_stack *s = &decoder->stack;
     clattn_decoder_cache *cache = args->cache;
     clattn_module_masks masks = args->masks;
@@ -166,6 +177,8 @@ clattn_status clattn_decoder_backward(clattn_decoder *decoder, const clattn_deco
     clattn_tensor rows;
     cla_stack_weights gradients;
     CLA_CHECK(decoder && args, CLATTN_E_ARGUMENT, "decoder_backward: %s is NULL", decoder ? "args" : "decoder");
+    CLA_TRY(CLA_RESERVED(clattn_decoder_backward_args, args));
+    CLA_TRY(CLA_RESERVED(clattn_decoder_args, &args->forward));
     CLA_CHECK(!args->forward.cache, CLATTN_E_UNSUPPORTED, "decoder_backward: with a cache there are no gradients");
     clattn_decoder_args forward = args->forward;
     forward.y = args->d_y;
@@ -187,6 +200,7 @@ clattn_status clattn_decoder_backward(clattn_decoder *decoder, const clattn_deco
     CLA_TRY(take_masks(s, &forward, &forward.masks, &rows, call.memory.shape[1], &call));
     if (args->gradients) {
         CLA_CHECK(args->gradients->layers, CLATTN_E_ARGUMENT, "decoder_backward: gradients have no layers");
+        CLA_TRY(check_reserved(args->gradients));
         gradients = stack_weights(args->gradients);
         back.gradients = &gradients;
     }

@@ -47,6 +47,7 @@ clattn_status clattn_decoder_cache_create(clattn_decoder *decoder, const clattn_
     *cache = NULL;
     CLA_CHECK(decoder && options, CLATTN_E_ARGUMENT, "decoder_cache_create: %s is NULL",
               decoder ? "options" : "decoder");
+    CLA_TRY(CLA_RESERVED(clattn_decoder_cache_options, options));
     CLA_TRY(check_options(decoder, options));
     const size_t layers = (size_t)decoder->stack.count;
     CLA_TRY(cla_alloc(1, sizeof *c, "decoder cache", &c));

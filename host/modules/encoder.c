@@ -25,6 +25,15 @@ static cla_stack_weights stack_weights(const clattn_encoder_weights *weights) {
                                .norm = &weights->norm};
 }
 
+static clattn_status check_reserved(const clattn_encoder_weights *weights) {
+    clattn_status status = CLATTN_OK;
+    CLA_TRY(CLA_RESERVED(clattn_encoder_weights, weights));
+    for (int64_t i = 0; i < weights->count && weights->count <= CLA_STACK_LAYERS; i++)
+        CLA_TRY(CLA_RESERVED(clattn_encoder_layer_weights, &weights->layers[i]));
+done:
+    return status;
+}
+
 clattn_status clattn_encoder_create(clattn_context *context, const clattn_encoder_weights *weights,
                                     const clattn_layer_options *options, clattn_encoder **encoder) {
     clattn_status status = CLATTN_OK;
@@ -36,6 +45,7 @@ clattn_status clattn_encoder_create(clattn_context *context, const clattn_encode
               : !weights ? "weights"
               : !options ? "options"
                          : "layers");
+    CLA_TRY(check_reserved(weights));
     CLA_TRY(cla_alloc(1, sizeof *e, module, &e));
     const cla_stack_weights stack = stack_weights(weights);
     CLA_TRY(cla_stack_take(context, module, &stack, options, &e->stack));
@@ -83,6 +93,7 @@ done:
 clattn_status clattn_encoder_run(clattn_encoder *encoder, const clattn_encoder_args *args) {
     clattn_status status = CLATTN_OK;
     CLA_CHECK(encoder && args, CLATTN_E_ARGUMENT, "encoder: %s is NULL", encoder ? "args" : "encoder");
+    CLA_TRY(CLA_RESERVED(clattn_encoder_args, args));
     cla_stack *s = &encoder->stack;
     cla_stack_call call = {.x = args->x, .y = args->y, .hidden = args->hidden};
     CLA_TRY(take_call(s, args, false, &call));
@@ -94,6 +105,8 @@ done:
 clattn_status clattn_encoder_backward(clattn_encoder *encoder, const clattn_encoder_backward_args *args) {
     clattn_status status = CLATTN_OK;
     CLA_CHECK(encoder && args, CLATTN_E_ARGUMENT, "encoder_backward: %s is NULL", encoder ? "args" : "encoder");
+    CLA_TRY(CLA_RESERVED(clattn_encoder_backward_args, args));
+    CLA_TRY(CLA_RESERVED(clattn_encoder_args, &args->forward));
     clattn_encoder_args forward = args->forward;
     forward.y = args->d_y;
     cla_stack *s = &encoder->stack;
@@ -103,6 +116,7 @@ clattn_status clattn_encoder_backward(clattn_encoder *encoder, const clattn_enco
     CLA_TRY(take_call(s, &forward, cla_is_wide(&args->d_x), &call));
     if (args->gradients) {
         CLA_CHECK(args->gradients->layers, CLATTN_E_ARGUMENT, "encoder_backward: gradients have no layers");
+        CLA_TRY(check_reserved(args->gradients));
         gradients = stack_weights(args->gradients);
         back.gradients = &gradients;
     }

@@ -105,6 +105,7 @@ clattn_status clattn_feedforward_backward(clattn_feedforward *feedforward,
     cla_feed gradients;
     CLA_CHECK(feedforward && args, CLATTN_E_ARGUMENT, "feedforward_backward: %s is NULL",
               feedforward ? "args" : "feedforward");
+    CLA_TRY(CLA_RESERVED(clattn_feedforward_backward_args, args));
     const cla_feed *f = &feedforward->feed;
     const bool wide = f->wide || cla_is_wide(&args->x) || cla_is_wide(&args->d_y) || cla_is_wide(&args->d_x);
     const clattn_dtype dtype = wide ? CLATTN_F64 : CLATTN_F32;

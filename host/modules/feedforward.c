@@ -17,6 +17,7 @@ clattn_status cla_feed_take(const clattn_feedforward_weights *w, clattn_activati
     clattn_status status = CLATTN_OK;
     char text[200];
     cla_feed f = {.activation = activation == CLATTN_ACTIVATION_NONE ? CLATTN_ACTIVATION_RELU : activation};
+    CLA_TRY(CLA_RESERVED(clattn_feedforward_weights, w));
     CLA_TRY(cla_take_matrix(&w->linear1, "linear1", w->transposed, &f.linear1));
     CLA_TRY(cla_take_matrix(&w->linear2, "linear2", w->transposed, &f.linear2));
     f.F = f.linear1.shape[0];
@@ -103,6 +104,8 @@ clattn_status clattn_feedforward_create(clattn_context *context, const clattn_fe
     CLA_CHECK(feedforward, CLATTN_E_ARGUMENT, "feedforward_create: feedforward is NULL");
     *feedforward = NULL;
     CLA_CHECK(context && weights, CLATTN_E_ARGUMENT, "feedforward_create: %s is NULL", context ? "weights" : "context");
+    if (options)
+        CLA_TRY(CLA_RESERVED(clattn_feedforward_options, options));
     CLA_TRY(cla_alloc(1, sizeof *f, "feedforward", &f));
     f->scratch.context = context;
     status = cla_feed_take(weights, options ? options->activation : CLATTN_ACTIVATION_NONE, &f->feed);

@@ -119,6 +119,7 @@ clattn_status cla_heads_take(const clattn_multihead_weights *weights, const clat
     clattn_status status = CLATTN_OK;
     char text[200];
     cla_heads h = {.H = options->heads, .Hk = options->key_heads ? options->key_heads : options->heads};
+    CLA_TRY(CLA_RESERVED(clattn_multihead_weights, weights));
     CLA_CHECK(h.H > 0 && h.Hk > 0 && h.H <= INT32_MAX && h.Hk <= INT32_MAX && h.H % h.Hk == 0, CLATTN_E_SHAPE,
               "%lld heads and %lld key heads; heads are a multiple of key heads", (long long)options->heads,
               (long long)options->key_heads);

@@ -20,6 +20,7 @@ static clattn_status take_heads(const clattn_multihead_weights *weights, const c
 static clattn_status take_norm(const clattn_norm_weights *given, const char *name, int64_t E, cla_layer *layer,
                                clattn_norm_weights *norm) {
     clattn_status status = CLATTN_OK;
+    CLA_TRY(CLA_RESERVED(clattn_norm_weights, given));
     CLA_TRY(cla_check_vector(&given->weight, "weight", E));
     CLA_TRY(cla_check_vector(&given->bias, "bias", E));
     *norm = *given;

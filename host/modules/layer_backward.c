@@ -11,6 +11,7 @@
 clattn_status cla_norm_take_gradient(const clattn_norm_weights *gradient, const clattn_norm_weights *weights,
                                      const char *name) {
     clattn_status status = CLATTN_OK;
+    CLA_TRY(CLA_RESERVED(clattn_norm_weights, gradient));
     CLA_TRY(cla_check_gradient(&gradient->weight, &weights->weight, "weight"));
     CLA_TRY(cla_check_gradient(&gradient->bias, &weights->bias, "bias"));
 done:

@@ -121,6 +121,7 @@ clattn_status cla_masks_take(const clattn_module_masks *given, const cla_mask_sh
     clattn_tensor attn = {0}, padding = {0};
     *masks = (cla_masks){
         .key_lengths = given->key_lengths, .offsets = given->offsets, .causal = given->causal, .align = given->align};
+    CLA_TRY(CLA_RESERVED(clattn_module_masks, given));
     if (shape->B == 0)
         goto done;
     CLA_TRY(take_attn(scratch->context, &given->attn, shape, &attn));

@@ -23,6 +23,7 @@ clattn_status clattn_multihead_create(clattn_context *context, const clattn_mult
               !context   ? "context"
               : !weights ? "weights"
                          : "options");
+    CLA_TRY(CLA_RESERVED(clattn_multihead_options, options));
     CLA_TRY(cla_alloc(1, sizeof *m, "multihead", &m));
     m->scratch.context = context;
     m->batch_second = options->batch_second;
@@ -139,6 +140,7 @@ clattn_status clattn_multihead_run(clattn_multihead *multihead, const clattn_mul
     clattn_status status = CLATTN_OK;
     cla_attend c = {.module = module, .dtype = CLATTN_F32};
     CLA_CHECK(multihead && args, CLATTN_E_ARGUMENT, "multihead: %s is NULL", multihead ? "args" : "multihead");
+    CLA_TRY(CLA_RESERVED(clattn_multihead_args, args));
     CLA_TRY(take_inputs(multihead, args, &c));
     CLA_TRY(take_weights(multihead, args, &c));
     CLA_TRY(take_masks(multihead, args, &c));
@@ -170,6 +172,8 @@ clattn_status clattn_multihead_backward(clattn_multihead *multihead, const clatt
     cla_attend c = {.module = module, .dtype = CLATTN_F32, .saved = &saved};
     cla_heads gradients;
     CLA_CHECK(multihead && args, CLATTN_E_ARGUMENT, "multihead_backward: %s is NULL", multihead ? "args" : "multihead");
+    CLA_TRY(CLA_RESERVED(clattn_multihead_backward_args, args));
+    CLA_TRY(CLA_RESERVED(clattn_multihead_args, &args->forward));
     clattn_multihead_args forward = args->forward;
     forward.y = args->d_y;
     forward.weights = (clattn_tensor){0};

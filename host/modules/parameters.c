@@ -63,8 +63,10 @@ static clattn_dtype storage(const clattn_array *array, const clattn_parameters_o
 }
 
 static clattn_status check_options(const clattn_parameters_options *options) {
-    if (!options->convert || options->dtype <= CLATTN_BF16 || clattn_dtype_length(options->dtype) > 1)
-        return CLATTN_OK;
+    const clattn_status status = CLA_RESERVED(clattn_parameters_options, options);
+    if (status != CLATTN_OK || !options->convert || options->dtype <= CLATTN_BF16 ||
+        clattn_dtype_length(options->dtype) > 1)
+        return status;
     return cla_error(CLATTN_E_DTYPE, "parameters: cannot be stored as %s; f32, f64, f16, bf16 or blocks",
                      clattn_dtype_name(options->dtype));
 }

@@ -12,6 +12,7 @@ clattn_status cla_stack_take(clattn_context *context, const char *module, const 
     int64_t i = -1;
     s->module = module;
     s->scratch.context = context;
+    CLA_TRY(CLA_RESERVED(clattn_layer_options, options));
     s->options = *options;
     CLA_CHECK(weights->count >= 1 && weights->count <= CLA_STACK_LAYERS, CLATTN_E_ARGUMENT,
               "%s: %lld layers; from 1 to %d", module, (long long)weights->count, CLA_STACK_LAYERS);
@@ -33,6 +34,7 @@ clattn_status cla_stack_take(clattn_context *context, const char *module, const 
     s->E = s->layers[0].self.E;
     s->has_norm = weights->has_norm;
     if (s->has_norm) {
+        CLA_TRY(CLA_RESERVED(clattn_norm_weights, weights->norm));
         s->norm = *weights->norm;
         CLA_TRY(cla_check_vector(&s->norm.weight, "norm: weight", s->E));
         CLA_TRY(cla_check_vector(&s->norm.bias, "norm: bias", s->E));

@@ -348,6 +348,7 @@ clattn_status clattn_cache_append(clattn_context *context, const clattn_cache_ap
     append a = {.args = args};
     cla_staging staging;
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "cache_append: %s is NULL", context ? "args" : "context");
+    CLA_TRY(CLA_RESERVED(clattn_cache_append_args, args));
     CLA_TRY(check(context, &a));
     CLA_TRY(find_places(&a));
     CLA_TRY(find_angles(context, &a));

@@ -156,6 +156,7 @@ clattn_status clattn_cross_entropy(clattn_context *context, const clattn_cross_e
     clattn_tensor *all[TENSORS];
     cla_staging staging;
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "cross_entropy: %s is NULL", context ? "args" : "context");
+    CLA_TRY(CLA_RESERVED(clattn_cross_entropy_args, args));
     CLA_TRY(take(context, args, &a));
     list(&a, all);
     cla_operand_to_host(context, all, TENSORS);

@@ -78,6 +78,7 @@ clattn_status clattn_embed(clattn_context *context, const clattn_embed_args *arg
     cla_embed a;
     cla_staging staging;
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "embed: %s is NULL", context ? "args" : "context");
+    CLA_TRY(CLA_RESERVED(clattn_embed_args, args));
     CLA_TRY(take(context, args, &a));
     CLA_TRY(cla_tokens_check(&a.ids, "ids", a.outer, a.rows, a.table.shape[0], "the table has", "rows", NULL));
     if (a.rows == 0 || a.length == 0)

@@ -109,6 +109,7 @@ clattn_status clattn_embed_backward(clattn_context *context, const clattn_embed_
     cla_embed_back a;
     cla_staging staging;
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "embed_backward: %s is NULL", context ? "args" : "context");
+    CLA_TRY(CLA_RESERVED(clattn_embed_backward_args, args));
     CLA_TRY(take(context, args, &a));
     if (a.table.shape[0] == 0 || a.length == 0)
         goto done;

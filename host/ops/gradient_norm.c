@@ -175,6 +175,7 @@ clattn_status clattn_gradient_norm(clattn_context *context, const clattn_gradien
     clattn_status status = CLATTN_OK;
     job a = {0};
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "gradient_norm: %s is NULL", context ? "args" : "context");
+    CLA_TRY(CLA_RESERVED(clattn_gradient_norm_args, args));
     CLA_TRY(take(context, args, &a));
     for (size_t i = 0; i < a.count; i++)
         cla_operand_to_host(context, (clattn_tensor *[]){&a.parts[i].x}, 1);

@@ -70,6 +70,7 @@ static clattn_status take(clattn_context *context, const clattn_linear_args *arg
     clattn_status status = CLATTN_OK;
     char text[200], other[200];
     *a = (cla_linear){.activation = args->activation, .gated = args->gated};
+    CLA_TRY(CLA_RESERVED(clattn_linear_args, args));
     CLA_CHECK((unsigned)args->activation < ACTIVATIONS, CLATTN_E_ARGUMENT, "linear: %d is no activation",
               (int)args->activation);
     CLA_TRY(take_rows(context, &args->x, "x", CLA_OPERAND_FLOATS, &a->x));

@@ -229,6 +229,7 @@ clattn_status clattn_linear_backward(clattn_context *context, const clattn_linea
     cla_staged staged[TENSORS];
     cla_staging staging;
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "linear_backward: %s is NULL", context ? "args" : "context");
+    CLA_TRY(CLA_RESERVED(clattn_linear_backward_args, args));
     CLA_TRY(take(context, args, &a));
     for (int i = 0; i < TENSORS; i++) {
         all[i] = &a.t[i];

@@ -145,6 +145,7 @@ clattn_status clattn_norm(clattn_context *context, const clattn_norm_args *args)
     clattn_tensor *all[TENSORS];
     cla_staging staging;
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "norm: %s is NULL", context ? "args" : "context");
+    CLA_TRY(CLA_RESERVED(clattn_norm_args, args));
     CLA_TRY(take(context, args, &a, all));
     if (a.rows == 0)
         goto done;

@@ -132,6 +132,7 @@ clattn_status clattn_adam_step(clattn_context *context, const clattn_adam_args *
     clattn_status status = CLATTN_OK;
     const char *what = "adam_step";
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "adam_step: %s is NULL", context ? "args" : "context");
+    CLA_TRY(CLA_RESERVED(clattn_adam_args, args));
     const double rate = args->rate != 0 ? args->rate : 1e-3, epsilon = args->epsilon != 0 ? args->epsilon : 1e-8;
     const double beta1 = args->has_betas ? args->beta1 : 0.9, beta2 = args->has_betas ? args->beta2 : 0.999;
     CLA_TRY(check_step(what, args->step));
@@ -164,6 +165,7 @@ clattn_status clattn_sgd_step(clattn_context *context, const clattn_sgd_args *ar
     clattn_status status = CLATTN_OK;
     const char *what = "sgd_step";
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "sgd_step: %s is NULL", context ? "args" : "context");
+    CLA_TRY(CLA_RESERVED(clattn_sgd_args, args));
     const char *const state_names[] = {args->momentum > 0 ? "velocity" : NULL, NULL};
     const double rate = args->rate != 0 ? args->rate : 1e-3;
     CLA_TRY(check_step(what, args->step));

@@ -70,6 +70,7 @@ done:
 clattn_status clattn_activate(clattn_context *context, const clattn_activate_args *args) {
     clattn_status status = CLATTN_OK;
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "activate: %s is NULL", context ? "args" : "context");
+    CLA_TRY(CLA_RESERVED(clattn_activate_args, args));
     cla_points a = {.x = args->x, .other = args->up, .y = args->y, .activation = args->activation};
     CLA_CHECK((unsigned)args->activation <= CLATTN_ACTIVATION_SILU, CLATTN_E_ARGUMENT, "activate: %d is no activation",
               (int)args->activation);
@@ -92,6 +93,7 @@ clattn_status clattn_add(clattn_context *context, const clattn_add_args *args) {
     clattn_status status = CLATTN_OK;
     char text[200], other[200];
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "add: %s is NULL", context ? "args" : "context");
+    CLA_TRY(CLA_RESERVED(clattn_add_args, args));
     cla_points a = {.x = args->a, .other = args->b, .y = args->y, .with = CLA_PLUS};
     CLA_TRY(cla_operand_check(context, &a.x, "a", CLA_OPERAND_FLOATS));
     CLA_TRY(cla_operand_check(context, &a.other, "b", CLA_OPERAND_FLOATS));

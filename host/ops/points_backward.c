@@ -85,6 +85,7 @@ clattn_status clattn_activate_backward(clattn_context *context, const clattn_act
     clattn_tensor *all[TENSORS];
     cla_staging staging;
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "activate_backward: %s is NULL", context ? "args" : "context");
+    CLA_TRY(CLA_RESERVED(clattn_activate_backward_args, args));
     CLA_TRY(take(context, args, &a));
     if (a.rows == 0 || (!cla_present(&a.d_x) && !cla_present(&a.d_up)))
         goto done;

@@ -69,6 +69,7 @@ clattn_status clattn_pool(clattn_context *context, const clattn_pool_args *args)
     int32_t *lengths = NULL;
     cla_staging staging;
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "pool: %s is NULL", context ? "args" : "context");
+    CLA_TRY(CLA_RESERVED(clattn_pool_args, args));
     CLA_TRY(take(context, args, &a, &lengths));
     if (clattn_tensor_elements(&a.y) == 0)
         goto done;

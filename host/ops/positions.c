@@ -61,6 +61,7 @@ clattn_status clattn_positions(clattn_context *context, const clattn_positions_a
     char text[200];
     void *table = NULL;
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "positions: %s is NULL", context ? "args" : "context");
+    CLA_TRY(CLA_RESERVED(clattn_positions_args, args));
     const clattn_tensor *y = &args->y;
     CLA_TRY(cla_operand_check(context, y, "y", CLA_OPERAND_OUTPUT));
     CLA_CHECK(y->rank == 2, CLATTN_E_SHAPE, "y %s: should be [N, E]: it has rank 2",

@@ -40,6 +40,7 @@ clattn_status clattn_random(clattn_context *context, const clattn_random_args *a
     clattn_status status = CLATTN_OK;
     cla_staging staging;
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "random: %s is NULL", context ? "args" : "context");
+    CLA_TRY(CLA_RESERVED(clattn_random_args, args));
     cla_random a = {.y = args->y,
                     .distribution = args->distribution,
                     .seed = args->seed,

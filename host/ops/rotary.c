@@ -15,6 +15,7 @@
 clattn_status cla_rotary_pairs(const clattn_rotary_options *options, int64_t D, int64_t *pairs) {
     clattn_status status = CLATTN_OK;
     const int64_t dims = options->dims ? options->dims : D;
+    CLA_TRY(CLA_RESERVED(clattn_rotary_options, options));
     CLA_CHECK(dims > 0 && dims <= D && dims % 2 == 0, CLATTN_E_SHAPE,
               "rotary: %lld dims of a head dim of %lld; they are even, and no more than there are", (long long)dims,
               (long long)D);
@@ -196,6 +197,7 @@ clattn_status clattn_rotary(clattn_context *context, const clattn_rotary_args *a
     rotary r = {.args = args};
     cla_staging staging;
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "rotary: %s is NULL", context ? "args" : "context");
+    CLA_TRY(CLA_RESERVED(clattn_rotary_args, args));
     CLA_TRY(take_tensors(context, &r));
     CLA_TRY(take_positions(&r));
     const bool given = cla_present(&args->cos) || cla_present(&args->sin);

@@ -56,6 +56,7 @@ clattn_status clattn_softmax(clattn_context *context, const clattn_softmax_args 
     cla_softmax_rows_of a = {0};
     cla_staging staging;
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "softmax: %s is NULL", context ? "args" : "context");
+    CLA_TRY(CLA_RESERVED(clattn_softmax_args, args));
     CLA_TRY(take(context, args, &a));
     if (a.rows == 0 || a.length == 0)
         goto done;

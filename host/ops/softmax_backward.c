@@ -64,6 +64,7 @@ clattn_status clattn_softmax_backward(clattn_context *context, const clattn_soft
     cla_softmax_back a;
     cla_staging staging;
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "softmax_backward: %s is NULL", context ? "args" : "context");
+    CLA_TRY(CLA_RESERVED(clattn_softmax_backward_args, args));
     CLA_TRY(take(context, args, &a));
     if (a.rows == 0 || a.length == 0)
         goto done;

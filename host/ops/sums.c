@@ -145,6 +145,7 @@ clattn_status clattn_sum(clattn_context *context, const clattn_sum_args *args) {
     char text[200], other[200];
     cla_staging staging;
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "sum: %s is NULL", context ? "args" : "context");
+    CLA_TRY(CLA_RESERVED(clattn_sum_args, args));
     cla_sums a = {.x = args->x, .y = args->y, .add = args->accumulate};
     clattn_tensor *const all[] = {&a.x, &a.y};
     CLA_TRY(cla_operand_check(context, &a.x, "x", CLA_OPERAND_FLOATS));

@@ -103,6 +103,8 @@ clattn_status clattn_context_create(const char *device, const clattn_context_opt
     const bool profile = options && options->profile;
     CLA_CHECK(context, CLATTN_E_ARGUMENT, "context_create: context is NULL");
     *context = NULL;
+    if (options)
+        CLA_TRY(CLA_RESERVED(clattn_context_options, options));
     CLA_TRY(new_context(&c));
     if (!device || *device == '\0')
         device = environment_device();
@@ -127,6 +129,8 @@ clattn_status clattn_context_from_opencl(cl_context context, cl_command_queue qu
     CLA_CHECK(out, CLATTN_E_ARGUMENT, "context_from_opencl: out is NULL");
     *out = NULL;
     CLA_CHECK(context && queue, CLATTN_E_ARGUMENT, "context_from_opencl: %s is NULL", context ? "queue" : "context");
+    if (options)
+        CLA_TRY(CLA_RESERVED(clattn_context_options, options));
     CLA_TRY(new_context(&c));
     CLA_TRY_CL(clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof c->device, &c->device, NULL), "queue's device");
     CLA_TRY_CL(clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof queue_context, &queue_context, NULL),

@@ -236,8 +236,8 @@ static clattn_status no_device(const char *spec, const found_device *list, size_
     }
     if (count == 0)
         return cla_error(CLATTN_E_NO_DEVICE,
-                         "device \"%s\": there is no OpenCL driver; install one (pocl-opencl-icd runs on any CPU), or "
-                         "use the device \"cpu\"",
+                         "device \"%s\": there is no OpenCL driver; install one (pocl-opencl-icd runs on any CPU), "
+                         "use the device \"cpu\", or ask `clattn doctor`",
                          spec);
     return cla_error(CLATTN_E_NO_DEVICE, "device \"%s\": none fits; there are %s, and cpu", spec, text);
 }

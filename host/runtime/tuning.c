@@ -82,8 +82,11 @@ clattn_status clattn_tuning_set(clattn_context *context, const clattn_tuned *ent
     cla_tuning *t = NULL;
     if (!context || !entry)
         return cla_error(CLATTN_E_ARGUMENT, "tuning_set: %s is NULL", context ? "entry" : "context");
+    clattn_status status = CLA_RESERVED(clattn_tuned, entry);
+    if (status != CLATTN_OK)
+        return status;
     pthread_mutex_lock(&context->lock);
-    clattn_status status = load(context, &t);
+    status = load(context, &t);
     if (status == CLATTN_OK)
         status = cla_tuning_put(&t->record, entry->key, entry->value, entry->ms, entry->default_ms);
     if (status == CLATTN_OK)

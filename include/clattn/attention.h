@@ -52,12 +52,12 @@ typedef struct clattn_attention_args {
     clattn_tensor column_sums; /* out, optional [B, H, M]: sum over the queries of P; N = 0 leaves it as it is */
     clattn_tensor entropy;     /* out, optional [B, H, N]: -sum over the keys of P ln P; 0 for a row that sees no key */
 
-    clattn_weights_form weights_form;
+    clattn_weights_form weights_form; /* what `weights` holds */
     bool weights_mean; /* weights is [B, 1, N, M], the mean over the heads; with CLATTN_WEIGHTS_SOFTMAX only */
     /* Host arrays, NULL = all: weights has rows for these queries and heads, in this order, and no others. Each at most
      * once. column_sums and entropy are of all. */
-    const int64_t *weights_queries, *weights_heads;
-    int64_t weights_query_count, weights_head_count;
+    const int64_t *weights_queries, *weights_heads;  /* which rows of weights */
+    int64_t weights_query_count, weights_head_count; /* of those arrays */
 
     clattn_tensor keep; /* bool or u8, rank 2 to 4, broadcast from the right to [B, H, N, M]: nonzero = may be seen */
     clattn_tensor drop; /* the same, nonzero = may NOT be seen */
@@ -66,12 +66,12 @@ typedef struct clattn_attention_args {
     bool short_masks; /* masks may have fewer columns than M, then keys after them are not seen: ONNX's; one column is
                          one key, and does not broadcast */
 
-    bool has_scale;
-    double scale; /* any finite number; 1 / sqrt(D) unless has_scale */
-    bool causal;  /* key j is seen when j <= p */
-    clattn_align align;
-    const int64_t *offsets; /* host array [B], with CLATTN_ALIGN_OFFSET */
-    bool has_window;
+    bool has_scale;                    /* `scale` is given */
+    double scale;                      /* any finite number; 1 / sqrt(D) unless has_scale */
+    bool causal;                       /* key j is seen when j <= p */
+    clattn_align align;                /* where queries stand: the offset of p */
+    const int64_t *offsets;            /* host array [B], with CLATTN_ALIGN_OFFSET */
+    bool has_window;                   /* `window_left` and `window_right` are given */
     int64_t window_left, window_right; /* p - left <= j <= p + right; >= 0 or CLATTN_UNLIMITED */
 
     double softcap;            /* 0: none; applied to the scaled scores, before ALiBi, bias and masks */
@@ -83,7 +83,7 @@ typedef struct clattn_attention_args {
      * every device, forward and backward. LSE, state, weights and what is made of them are those before. Philox4x32-10,
      * whose four words are keys j to j + 3. */
     double dropout;
-    uint64_t dropout_seed, dropout_offset;
+    uint64_t dropout_seed, dropout_offset; /* which weights are dropped */
 
     const int64_t *query_lengths;  /* host array [B], NULL = N: queries from query_lengths[b] on see no key */
     const int64_t *prefix_lengths; /* host array [B], with causal: keys j < prefix_lengths[b] are seen by all queries */
@@ -94,15 +94,15 @@ typedef struct clattn_attention_args {
      * lse [1, H, total queries]; sequence s has queries cu_queries[s] .. cu_queries[s + 1], and the same of keys. Host
      * arrays [sequences + 1], from 0, not falling, the last at most the total. B means sequences in every other option;
      * N and M the longest. Without weights, keep, drop and bias. */
-    int64_t sequences; /* 0: none */
-    const int64_t *cu_queries, *cu_keys;
+    int64_t sequences;                   /* 0: none */
+    const int64_t *cu_queries, *cu_keys; /* host arrays [sequences + 1] */
 
     /* Keys and values in pages, as caches hand them out: k is [pages, Hk, page_size, D], v [pages, Hk, page_size, Dv],
      * and key j of batch b is row j % page_size of page block_table[b * table_pages + j / page_size]; M is table_pages
      * * page_size. Needs key_lengths; entries past a batch's length are not looked at. With sequences, the table and
      * key_lengths have a row for each, and cu_keys is NULL. Tensors of rank 4. */
     const int32_t *block_table; /* host array [B, table_pages], NULL: k and v are in one piece */
-    int64_t table_pages;
+    int64_t table_pages;        /* entries of the table for a batch */
 
     const char *algorithm; /* a clattn_algorithm_name; NULL: the first that applies and was written for such a call */
     /* How the algorithm that is named goes about it, where it has several ways (clattn_plan_variant): "splits=4". NULL:
@@ -119,6 +119,7 @@ typedef struct clattn_attention_args {
      * and allowed where one is wrong. 0: none; CLATTN_ALL_ROWS: all. What is allowed: clattn_verify in clattn/verify.h.
      * Not with dropout. */
     int64_t self_check;
+    uint64_t reserved[64]; /* zero: see clattn/version.h */
 } clattn_attention_args;
 
 /* One call: checks, chooses, computes. Tensors may be host arrays and buffers, mixed. With a host array among them
@@ -146,11 +147,13 @@ typedef struct clattn_partial {
     clattn_tensor lse; /* [B, H, N] */
 } clattn_partial;
 
+/* Of clattn_merge. */
 typedef struct clattn_merge_args {
     const clattn_partial *parts; /* host array [count] */
     int64_t count;               /* 1 or more */
     clattn_tensor o;             /* out [B, H, N, Dv]; may be that of a part, as the same view */
     clattn_tensor lse;           /* out, optional [B, H, N]; may be that of a part, as the same view */
+    uint64_t reserved[24];       /* zero: see clattn/version.h */
 } clattn_merge_args;
 
 /* Results over disjoint sets of keys become the result over all of them, in the order of the parts:
@@ -170,6 +173,7 @@ static inline double clattn_lse_from_base2(double lse) { return lse * 0.69314718
 
 /* ---- plans ---- */
 
+/* A call that is decided, with its kernels and scratch: executed often. */
 typedef struct clattn_plan clattn_plan;
 
 /* Decides and allocates everything that clattn_plan_execute needs. Host arrays of options are copied.
@@ -177,18 +181,22 @@ typedef struct clattn_plan clattn_plan;
  * Errors   those of clattn_attention, and CLATTN_E_LIMIT (max_workspace). *plan is NULL then. */
 CLATTN_API clattn_status clattn_plan_create(clattn_context *context, const clattn_attention_args *args,
                                             clattn_plan **plan);
+/* NULL is allowed. Work in flight is not waited for. */
 CLATTN_API void clattn_plan_destroy(clattn_plan *plan);
 /* Several lines: the algorithm, why each other was refused, tiles, scratch, operations. Owned by the plan. */
 CLATTN_API const char *clattn_plan_explain(const clattn_plan *plan);
 
+/* What a plan is, and costs. */
 typedef struct clattn_plan_info {
-    const char *algorithm;
+    const char *algorithm;  /* its name; the library's */
     const char *variant;    /* of the algorithm; "" where it has one way */
     size_t workspace_bytes; /* scratch in all */
     size_t largest_bytes;   /* the largest single allocation of it */
     double operations;      /* multiply and add counted apart, for the keys that the interval masks let through */
     double moved_bytes;     /* least traffic: each input read once, each output written once */
+    uint64_t reserved[8];   /* zero: see clattn/version.h */
 } clattn_plan_info;
+/* Errors   CLATTN_E_ARGUMENT (NULL). */
 CLATTN_API clattn_status clattn_plan_info_get(const clattn_plan *plan, clattn_plan_info *info);
 
 /* The ways that the plan's algorithm has for this call, which give right results and differ in speed: the default
@@ -207,6 +215,7 @@ CLATTN_API clattn_status clattn_plan_execute(clattn_plan *plan, const clattn_att
 
 /* ---- the algorithm table ---- */
 
+/* How many there are. Algorithms are numbered in the order in which they are tried. */
 CLATTN_API size_t clattn_algorithm_count(void);
 CLATTN_API const char *clattn_algorithm_name(size_t index);    /* "fused_lanes"; NULL past the end */
 CLATTN_API const char *clattn_algorithm_summary(size_t index); /* one line; NULL past the end */

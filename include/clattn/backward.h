@@ -29,6 +29,7 @@ typedef struct clattn_attention_backward_args {
     clattn_tensor d_sinks; /* out, optional [H], type of the sums */
     const char *algorithm; /* a clattn_backward_algorithm_name; NULL: the first that applies and was written for this */
     const char *variant;   /* as in clattn_attention_args */
+    uint64_t reserved[24]; /* zero: see clattn/version.h */
 } clattn_attention_backward_args;
 
 /* One call: checks, chooses, computes. Host arrays and buffers as in clattn_attention.
@@ -56,9 +57,11 @@ CLATTN_API clattn_status clattn_backward_plan_execute(clattn_plan *plan, const c
 
 /* ---- the algorithm table of the backward pass: as that of clattn/attention.h ---- */
 
+/* How many there are, in the order in which they are tried. */
 CLATTN_API size_t clattn_backward_algorithm_count(void);
-CLATTN_API const char *clattn_backward_algorithm_name(size_t index);
-CLATTN_API const char *clattn_backward_algorithm_summary(size_t index);
+CLATTN_API const char *clattn_backward_algorithm_name(size_t index);    /* NULL past the end */
+CLATTN_API const char *clattn_backward_algorithm_summary(size_t index); /* one line; NULL past the end */
+/* As clattn_algorithm_applies. Errors   those of clattn_attention_backward about args; *applies is false then. */
 CLATTN_API clattn_status clattn_backward_algorithm_applies(clattn_context *context,
                                                            const clattn_attention_backward_args *args, size_t index,
                                                            bool *applies, const char **reason);

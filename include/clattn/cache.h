@@ -12,6 +12,7 @@
 extern "C" {
 #endif
 
+/* Which two dims are a pair, and turned together. */
 typedef enum clattn_rotary_pairs {
     CLATTN_ROTARY_HALVES =
         0,                 /* dims d and d + dims / 2: GPT-NeoX, Llama as Hugging Face has it, ONNX's interleaved 0 */
@@ -20,22 +21,24 @@ typedef enum clattn_rotary_pairs {
 
 /* All zero: every dim, in halves, base 10000. */
 typedef struct clattn_rotary_options {
-    int64_t dims; /* the first so many of D are rotated, the others copied; even; 0: D */
-    clattn_rotary_pairs pairs;
+    int64_t dims;              /* the first so many of D are rotated, the others copied; even; 0: D */
+    clattn_rotary_pairs pairs; /* which dims are turned together */
     double base;               /* frequencies base^(-2 d / dims); above 0; 0: 10000 */
     const double *frequencies; /* host array [dims / 2], NULL: those of base. For stretched contexts */
+    uint64_t reserved[8];      /* zero: see clattn/version.h */
 } clattn_rotary_options;
 
 /* All zero but x and y: row i stands at position i. */
 typedef struct clattn_rotary_args {
-    clattn_tensor x; /* [B, H, N, D]; rank 3 [H, N, D] and 2 [N, D] count as [1, H|1, N, D] */
-    clattn_tensor y; /* out, of the same shape; may be x itself */
-    clattn_rotary_options options;
-    const int64_t *offsets;   /* host array [B], NULL = 0: row i stands at offsets[b] + i */
-    const int64_t *positions; /* or host array [B, N]: at positions[b, i] */
+    clattn_tensor x;               /* [B, H, N, D]; rank 3 [H, N, D] and 2 [N, D] count as [1, H|1, N, D] */
+    clattn_tensor y;               /* out, of the same shape; may be x itself */
+    clattn_rotary_options options; /* which dims, and by what angles */
+    const int64_t *offsets;        /* host array [B], NULL = 0: row i stands at offsets[b] + i */
+    const int64_t *positions;      /* or host array [B, N]: at positions[b, i] */
     /* Cosines and sines from elsewhere, a float type each, instead of those of the options' base or frequencies:
      * [B|1, N, dims / 2], a row for each row of x; or [positions, dims / 2], looked up by position. */
-    clattn_tensor cos, sin;
+    clattn_tensor cos, sin; /* both or none */
+    uint64_t reserved[24];  /* zero: see clattn/version.h */
 } clattn_rotary_args;
 
 /* y = x, with pair d of a row at position p turned by the angle p * frequency[d]:
@@ -51,6 +54,7 @@ typedef struct clattn_rotary_args {
  * Source   Su et al. 2021; ONNX RotaryEmbedding 23. */
 CLATTN_API clattn_status clattn_rotary(clattn_context *context, const clattn_rotary_args *args);
 
+/* Of clattn_cache_append. */
 typedef struct clattn_cache_append_args {
     clattn_tensor k, v;             /* new rows: [B, Hk, L, D], [B, Hk, L, Dv]; one of them may be absent */
     clattn_tensor k_cache, v_cache; /* in place: [B, Hk, capacity, D], [B, Hk, capacity, Dv] */
@@ -60,14 +64,15 @@ typedef struct clattn_cache_append_args {
     /* Caches in pages, as attention reads them: [pages, Hk, page_size, D]; slot j of batch b is row j % page_size of
      * page block_table[b * table_pages + j / page_size]. Only entries of slots that are written are looked at. */
     const int32_t *block_table; /* host array [B, table_pages], NULL: each cache in one piece */
-    int64_t table_pages;
+    int64_t table_pages;        /* entries of the table for a batch */
 
-    bool rotate; /* k is rotated on its way, by position cache_lengths[b] + i + offsets[b] */
-    clattn_rotary_options rotary;
-    const int64_t *offsets; /* host array [B], NULL = 0 */
+    bool rotate;                  /* k is rotated on its way, by position cache_lengths[b] + i + offsets[b] */
+    clattn_rotary_options rotary; /* which dims, and by what angles; with rotate */
+    const int64_t *offsets;       /* host array [B], NULL = 0 */
     clattn_tensor q;        /* optional, where k is rotated: [B, H, L, D], rotated in place by the same positions; rows
                              * beyond new_lengths as if they stood at position 0 */
     clattn_tensor cos, sin; /* optional: [positions, dims / 2] each, as in clattn_rotary, instead of the options' */
+    uint64_t reserved[24];  /* zero: see clattn/version.h */
 } clattn_cache_append_args;
 
 /* Appends, all of it in one launch where no cache is of blocks; other slots keep their bits. Attention over the cache

@@ -23,7 +23,9 @@ namespace clattn {
 /* what() is clattn_last_error() at the time. */
 class error : public std::runtime_error {
   public:
+    /* Of a call that failed just now, in this thread. */
     explicit error(clattn_status failed) : std::runtime_error(clattn_last_error()), status_(failed) {}
+    /* What the call returned. */
     clattn_status status() const noexcept { return status_; }
 
   private:
@@ -39,9 +41,13 @@ inline void check(clattn_status status) {
 /* Owns an object of the C API; moves, does not copy. */
 template <typename T, void (*Destroy)(T *)> class owner {
   public:
+    /* Owns nothing. */
     owner() noexcept = default;
+    /* Takes it over. */
     explicit owner(T *object) noexcept : object_(object) {}
+    /* For the functions of the C API; NULL where nothing is owned. */
     operator T *() const noexcept { return object_.get(); }
+    /* The same by name. */
     T *get() const noexcept { return object_.get(); }
 
   private:
@@ -60,31 +66,36 @@ Owner make(Function function, Arguments &&...arguments) {
     return Owner(object);
 }
 
-using parameters = owner<clattn_parameters, clattn_parameters_destroy>;
-using multihead = owner<clattn_multihead, clattn_multihead_destroy>;
-using feedforward = owner<clattn_feedforward, clattn_feedforward_destroy>;
-using encoder = owner<clattn_encoder, clattn_encoder_destroy>;
-using decoder = owner<clattn_decoder, clattn_decoder_destroy>;
-using decoder_cache = owner<clattn_decoder_cache, clattn_decoder_cache_destroy>;
-using safetensors = owner<clattn_safetensors, clattn_safetensors_close>;
-using gguf = owner<clattn_gguf, clattn_gguf_close>;
-using meter = owner<clattn_meter, clattn_meter_destroy>;
+using parameters = owner<clattn_parameters, clattn_parameters_destroy>; /* owns named tensors */
+using multihead = owner<clattn_multihead, clattn_multihead_destroy>; /* owns multi-head attention */
+using feedforward = owner<clattn_feedforward, clattn_feedforward_destroy>; /* owns feed-forward */
+using encoder = owner<clattn_encoder, clattn_encoder_destroy>; /* owns an encoder */
+using decoder = owner<clattn_decoder, clattn_decoder_destroy>; /* owns a decoder */
+using decoder_cache = owner<clattn_decoder_cache, clattn_decoder_cache_destroy>; /* owns a decoder's cache */
+using safetensors = owner<clattn_safetensors, clattn_safetensors_close>; /* owns an open file */
+using gguf = owner<clattn_gguf, clattn_gguf_close>; /* owns an open file */
+using meter = owner<clattn_meter, clattn_meter_destroy>; /* owns a meter */
 
 /* As clattn_context_create. */
 class context : public owner<clattn_context, clattn_context_destroy> {
   public:
+    /* Throws where the device cannot be opened. */
     explicit context(const char *device = nullptr, const clattn_context_options *options = nullptr)
         : owner(make<owner>(clattn_context_create, device, options)) {}
+    /* As clattn_context_sync. */
     void sync() const { check(clattn_context_sync(*this)); }
 };
 
 /* As clattn_buffer_create. Destroyed before its context. */
 class buffer : public owner<clattn_buffer, clattn_buffer_destroy> {
   public:
+    /* Throws where there is no room. */
     buffer(const context &in, std::size_t bytes) : owner(make<owner>(clattn_buffer_create, in.get(), bytes)) {}
+    /* As clattn_buffer_upload. */
     void upload(const void *data, std::size_t bytes, std::size_t offset_bytes = 0) {
         check(clattn_buffer_upload(*this, offset_bytes, data, bytes));
     }
+    /* As clattn_buffer_download. */
     void download(void *data, std::size_t bytes, std::size_t offset_bytes = 0) const {
         check(clattn_buffer_download(*this, offset_bytes, data, bytes));
     }
@@ -93,14 +104,19 @@ class buffer : public owner<clattn_buffer, clattn_buffer_destroy> {
 /* As clattn_plan_create, or clattn_backward_plan_create. Destroyed before its context. */
 class plan : public owner<clattn_plan, clattn_plan_destroy> {
   public:
+    /* Of the forward pass. */
     plan(const context &in, const clattn_attention_args &args)
         : owner(make<owner>(clattn_plan_create, in.get(), &args)) {}
+    /* Of the backward pass. */
     plan(const context &in, const clattn_attention_backward_args &args)
         : owner(make<owner>(clattn_backward_plan_create, in.get(), &args)) {}
+    /* As clattn_plan_execute. */
     void execute(const clattn_attention_args *tensors = nullptr) { check(clattn_plan_execute(*this, tensors)); }
+    /* As clattn_backward_plan_execute. */
     void execute_backward(const clattn_attention_backward_args *tensors = nullptr) {
         check(clattn_backward_plan_execute(*this, tensors));
     }
+    /* As clattn_plan_explain. */
     std::string explain() const { return clattn_plan_explain(*this); }
 };
 

@@ -12,27 +12,33 @@
 extern "C" {
 #endif
 
+/* A device that is open, with a queue and its compiled programs. Threads may share it. */
 typedef struct clattn_context clattn_context;
+/* Bytes on a device, or on the host where the context is `cpu`. */
 typedef struct clattn_buffer clattn_buffer;
 
+/* What a device is. */
 typedef enum clattn_device_class {
     CLATTN_DEVICE_CPU = 0, /* a CPU: PoCL, Intel's CPU runtime, or the `cpu` context */
     CLATTN_DEVICE_GPU,
     CLATTN_DEVICE_OTHER
 } clattn_device_class;
 
+/* What is known of a device. Texts that are longer are cut. */
 typedef struct clattn_device_info {
     char spec[32]; /* what clattn_context_create takes: "opencl:0:0" or "cpu"; "" for a part of a device */
-    char platform[128], name[128], vendor[128], version[128], driver[128];
-    bool is_opencl; /* false: the `cpu` context */
-    bool usable;    /* false: a platform without devices, or a device that cannot be opened */
-    clattn_device_class device_class;
-    bool has_f64, has_f16, unified_memory, dedicated_local_memory;
-    uint32_t compute_units;
-    uint32_t vector_floats;  /* native width of a float vector */
+    char platform[128], name[128], vendor[128], version[128], driver[128]; /* as the driver tells them */
+    bool is_opencl;                                                        /* false: the `cpu` context */
+    bool usable;                      /* false: a platform without devices, or a device that cannot be opened */
+    clattn_device_class device_class; /* OpenCL's type, without its flags */
+    bool has_f64, has_f16, unified_memory, dedicated_local_memory; /* cl_khr_fp64, cl_khr_fp16; memory is the host's;
+                                                                      local memory is not ordinary memory */
+    uint32_t compute_units;                                        /* cores, or what the driver calls so */
+    uint32_t vector_floats;                                        /* native width of a float vector */
     uint32_t least_subgroup; /* work-items of the narrowest sub-group that a kernel may ask for; 0: it cannot ask */
-    uint64_t max_work_group;
-    uint64_t global_bytes, max_alloc_bytes, local_bytes;
+    uint64_t max_work_group; /* work-items of a group, at most */
+    uint64_t global_bytes, max_alloc_bytes, local_bytes; /* memory; the largest buffer; local memory of a work-group */
+    uint64_t reserved[16];                               /* zero: see clattn/version.h */
 } clattn_device_info;
 
 /* All devices, OpenCL's first, `cpu` last. Writes at most capacity entries; *count is how many there are.
@@ -40,6 +46,7 @@ typedef struct clattn_device_info {
  * Errors  CLATTN_E_ARGUMENT (count, or devices with a capacity, is NULL), CLATTN_E_MEMORY. */
 CLATTN_API clattn_status clattn_devices(clattn_device_info *devices, size_t capacity, size_t *count);
 
+/* All zero, or NULL in its place: the defaults. */
 typedef struct clattn_context_options {
     bool profile; /* time every kernel; read with clattn_context_profile */
     /* Work on an OpenCL device goes in launches of about that many milliseconds at most, as a cautious estimate has it,
@@ -47,6 +54,7 @@ typedef struct clattn_context_options {
      * bits of results do not depend on it. 0: CLATTN_LAUNCH_MS of the environment, else 500 on GPUs and no bound on
      * other devices; negative or infinite: no bound. */
     double launch_ms;
+    uint64_t reserved[8]; /* zero: see clattn/version.h */
 } clattn_context_options;
 
 /* Opens a device. Threads may open and close contexts at once.
@@ -79,18 +87,21 @@ CLATTN_API const char *clattn_context_cache_folder(const clattn_context *context
 /* Bytes of buffers that live now (scratch of plans included, kept ones too), and the most there were since the last
  * reset. */
 CLATTN_API void clattn_context_memory(const clattn_context *context, uint64_t *current_bytes, uint64_t *peak_bytes);
+/* The most so far becomes what there is now. */
 CLATTN_API void clattn_context_memory_reset(clattn_context *context);
 
+/* What a kernel took since the last reset. */
 typedef struct clattn_profile_entry {
-    char name[48]; /* kernel */
-    uint64_t count;
-    double total_ms, min_ms, max_ms;
+    char name[48];                   /* kernel */
+    uint64_t count;                  /* launches */
+    double total_ms, min_ms, max_ms; /* of all launches, the shortest, the longest */
     /* Of fused kernels, else 0: blocks of keys that tiles of queries computed, and those that they skipped since no
      * query of the tile sees a key of them (causal, window, lengths ...). */
-    uint64_t computed_blocks, skipped_blocks;
+    uint64_t computed_blocks, skipped_blocks; /* tiles by blocks of keys */
     /* Of all launches: multiplications and additions, and the least that must be moved (each input read once, each
      * output written once); 0 where the kernel does not know. */
-    double operations, moved_bytes;
+    double operations, moved_bytes; /* sums over the launches */
+    uint64_t reserved[8];           /* zero: see clattn/version.h */
 } clattn_profile_entry;
 
 /* Time per kernel since the last reset, longest total first; waits. Writes at most capacity entries.
@@ -98,6 +109,7 @@ typedef struct clattn_profile_entry {
  *         CLATTN_E_MEMORY, CLATTN_E_OPENCL. */
 CLATTN_API clattn_status clattn_context_profile(clattn_context *context, clattn_profile_entry *entries, size_t capacity,
                                                 size_t *count);
+/* Forgets all entries. */
 CLATTN_API void clattn_context_profile_reset(clattn_context *context);
 
 /* ---- buffers ---- */

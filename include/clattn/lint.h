@@ -21,16 +21,19 @@ extern "C" {
     X(CLATTN_LINT_LENGTHS_ZERO, 7, "lengths-zero") /* key_lengths is all 0 */                                          \
     X(CLATTN_LINT_F16_INFINITE, 8, "f16-infinite") /* infinities in q, k or v in f16: most likely an overflow */
 
+/* What clattn_lint looks for. */
 typedef enum clattn_lint_kind {
 #define CLATTN_LINT_ENUM(name, value, text) name = value,
     CLATTN_LINT_LIST(CLATTN_LINT_ENUM)
 #undef CLATTN_LINT_ENUM
 } clattn_lint_kind;
 
+/* What was found. */
 typedef struct clattn_warning {
-    clattn_lint_kind kind;
-    const char *tensor; /* "keep", "bias", "scale" */
-    const char *text;   /* one line: tensor, numbers, remedy. Both texts live until the call of the sink returns. */
+    clattn_lint_kind kind; /* what is unusual */
+    const char *tensor;    /* "keep", "bias", "scale" */
+    const char *text;      /* one line: tensor, numbers, remedy. Both texts live until the call of the sink returns. */
+    uint64_t reserved[4];  /* zero: see clattn/version.h */
 } clattn_warning;
 
 /* "rows-masked"; "?" for a number that is none. */

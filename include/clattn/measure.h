@@ -9,11 +9,13 @@
 extern "C" {
 #endif
 
+/* What clattn_device_peak measured. */
 typedef struct clattn_peak {
     double gflops;                       /* f32, 1e9 a second; a fused multiply-add is two */
     double gbytes;                       /* read from memory, 1e9 bytes a second */
     double cached_gbytes;                /* the same bytes again and again: caches hold them */
     uint64_t memory_bytes, cached_bytes; /* how many were read for that */
+    uint64_t reserved[8];                /* zero: see clattn/version.h */
 } clattn_peak;
 
 /* The best of several samples of each; takes about half a second and memory_bytes of the device's memory, and waits.

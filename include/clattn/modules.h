@@ -43,6 +43,7 @@ typedef struct clattn_module_masks {
     bool causal;                /* key j is seen when j <= i + offset */
     clattn_align align;         /* the offset, where N != M: as in attention */
     const int64_t *offsets;     /* host array [B], with CLATTN_ALIGN_OFFSET */
+    uint64_t reserved[24];      /* zero: see clattn/version.h */
 } clattn_module_masks;
 
 /* ---- multi-head attention ---- */
@@ -50,7 +51,7 @@ typedef struct clattn_module_masks {
 /* Tensors of rank 0 are absent. Matrices are [out, in], as PyTorch keeps them, or [in, out] where `transposed` is set,
  * as the articles write X W. Float types, matrices that are not transposed also q8_0, q4_0 and q4_1. */
 typedef struct clattn_multihead_weights {
-    bool transposed;
+    bool transposed; /* matrices are [in, out] */
     clattn_tensor
         in_proj; /* q, k and v packed in this order: [(H + Hk) D + Hk Dv, E], with Dv = D; PyTorch's [3 E, E] */
     clattn_tensor q, k, v;                /* or each: [H D, E], [Hk D, kdim], [Hk Dv, vdim] */
@@ -59,18 +60,22 @@ typedef struct clattn_multihead_weights {
     clattn_tensor out;                    /* [E, H Dv] */
     clattn_tensor out_bias;               /* optional [E] */
     clattn_tensor bias_k,
-        bias_v; /* both or none, [1, 1, Hk D] and [1, 1, Hk Dv], or of rank 1: a key behind the others */
+        bias_v;            /* both or none, [1, 1, Hk D] and [1, 1, Hk Dv], or of rank 1: a key behind the others */
+    uint64_t reserved[44]; /* zero: see clattn/version.h */
 } clattn_multihead_weights;
 
+/* All zero but heads: torch.nn.MultiheadAttention with batch_first. */
 typedef struct clattn_multihead_options {
-    int64_t heads;      /* H */
-    int64_t key_heads;  /* Hk, of which H is a multiple; 0: H */
-    bool add_zero_attn; /* a key and a value of zeros behind the others */
-    bool batch_second;  /* tensors are [N, B, E]: PyTorch's batch_first = False */
-    bool has_scale;
-    double scale; /* 1 / sqrt(D) unless has_scale */
+    int64_t heads;        /* H */
+    int64_t key_heads;    /* Hk, of which H is a multiple; 0: H */
+    bool add_zero_attn;   /* a key and a value of zeros behind the others */
+    bool batch_second;    /* tensors are [N, B, E]: PyTorch's batch_first = False */
+    bool has_scale;       /* `scale` is given */
+    double scale;         /* 1 / sqrt(D) unless has_scale */
+    uint64_t reserved[8]; /* zero: see clattn/version.h */
 } clattn_multihead_options;
 
+/* Multi-head attention. */
 typedef struct clattn_multihead clattn_multihead;
 
 /* Errors   CLATTN_E_SHAPE (weights that do not fit together, heads that do not divide), CLATTN_E_ARGUMENT (missing, or
@@ -81,6 +86,9 @@ CLATTN_API clattn_status clattn_multihead_create(clattn_context *context, const 
  * in_proj_bias, out_proj.weight, out_proj.bias, bias_k, bias_v. */
 CLATTN_API clattn_status clattn_multihead_weights_find(const clattn_parameters *parameters, const char *prefix,
                                                        clattn_multihead_weights *weights);
+/* Both in one: weights by their names, and the module.
+ * Errors   those of clattn_multihead_weights_find (CLATTN_E_ARGUMENT: a weight that is missing) and
+ *          clattn_multihead_create. */
 CLATTN_API clattn_status clattn_multihead_load(clattn_context *context, const clattn_parameters *parameters,
                                                const char *prefix, const clattn_multihead_options *options,
                                                clattn_multihead **multihead);
@@ -97,8 +105,9 @@ typedef struct clattn_multihead_args {
     /* out, optional, of the type of the sums: [B, H, N, M + x], x the keys behind the others (bias_k, add_zero_attn),
      * unbatched without B. */
     clattn_tensor weights;
-    bool weights_mean; /* weights is [B, N, M + x], the mean over the heads */
-    clattn_module_masks masks;
+    bool weights_mean;         /* weights is [B, N, M + x], the mean over the heads */
+    clattn_module_masks masks; /* which keys a query sees */
+    uint64_t reserved[24];     /* zero: see clattn/version.h */
 } clattn_multihead_args;
 
 /* y = concat over the heads of softmax(scale q k^T + masks) v, times W_out, plus bias; q, k, v the projections.
@@ -117,14 +126,21 @@ typedef struct clattn_feedforward_weights {
     clattn_tensor linear1, linear1_bias; /* [F, E], optional [F] */
     clattn_tensor gate, gate_bias;       /* optional [F, E], [F] */
     clattn_tensor linear2, linear2_bias; /* [E, F], optional [E] */
+    uint64_t reserved[44];               /* zero: see clattn/version.h */
 } clattn_feedforward_weights;
 
+/* All zero, or NULL in its place: ReLU. */
 typedef struct clattn_feedforward_options {
     clattn_activation activation; /* none counts as CLATTN_ACTIVATION_RELU, PyTorch's default */
+    uint64_t reserved[8];         /* zero: see clattn/version.h */
 } clattn_feedforward_options;
 
+/* Two linear layers with an activation between, or three where it is gated. */
 typedef struct clattn_feedforward clattn_feedforward;
 
+/* options may be NULL.
+ * Errors   CLATTN_E_SHAPE (weights that do not fit together), CLATTN_E_ARGUMENT (missing), CLATTN_E_DTYPE,
+ *          CLATTN_E_MEMORY. *feedforward is NULL then. */
 CLATTN_API clattn_status clattn_feedforward_create(clattn_context *context, const clattn_feedforward_weights *weights,
                                                    const clattn_feedforward_options *options,
                                                    clattn_feedforward **feedforward);
@@ -132,10 +148,12 @@ CLATTN_API clattn_status clattn_feedforward_create(clattn_context *context, cons
  * may lack. A gate has no name there. */
 CLATTN_API clattn_status clattn_feedforward_weights_find(const clattn_parameters *parameters, const char *prefix,
                                                          clattn_feedforward_weights *weights);
+/* Both in one, as clattn_multihead_load. */
 CLATTN_API clattn_status clattn_feedforward_load(clattn_context *context, const clattn_parameters *parameters,
                                                  const char *prefix, const clattn_feedforward_options *options,
                                                  clattn_feedforward **feedforward);
 CLATTN_API void clattn_feedforward_destroy(clattn_feedforward *feedforward); /* NULL is allowed */
+/* Numbers in its weights. */
 CLATTN_API int64_t clattn_feedforward_parameter_count(const clattn_feedforward *feedforward);
 /* x [..., E] to y [..., E], rank 1 to 4; y may be x, as the same view. */
 CLATTN_API clattn_status clattn_feedforward_run(clattn_feedforward *feedforward, const clattn_tensor *x,
@@ -146,6 +164,7 @@ CLATTN_API clattn_status clattn_feedforward_run(clattn_feedforward *feedforward,
 /* LayerNorm or RMSNorm of the last axis. */
 typedef struct clattn_norm_weights {
     clattn_tensor weight, bias; /* each optional, [E] */
+    uint64_t reserved[4];       /* zero: see clattn/version.h */
 } clattn_norm_weights;
 
 /* Of one encoder or decoder layer. All zero but heads is PyTorch's default layer, batch first. */
@@ -153,26 +172,34 @@ typedef struct clattn_layer_options {
     int64_t heads, key_heads;     /* as for attention */
     bool norm_first;              /* x + f(norm(x)); else norm(x + f(x)) */
     clattn_activation activation; /* none counts as CLATTN_ACTIVATION_RELU */
-    clattn_norm_kind norm;
-    double norm_epsilon; /* 0: 1e-5 */
-    bool batch_second;
+    clattn_norm_kind norm;        /* LayerNorm or RMSNorm */
+    double norm_epsilon;          /* 0: 1e-5 */
+    bool batch_second;            /* tensors are [N, B, E] */
+    uint64_t reserved[16];        /* zero: see clattn/version.h */
 } clattn_layer_options;
 
+/* Of one layer, as torch.nn.TransformerEncoderLayer. */
 typedef struct clattn_encoder_layer_weights {
-    clattn_multihead_weights self_attn;
-    clattn_feedforward_weights feedforward;
-    clattn_norm_weights norm1, norm2; /* after, or before, self-attention and feed-forward */
+    clattn_multihead_weights self_attn;     /* whose keys are the rows themselves */
+    clattn_feedforward_weights feedforward; /* behind it */
+    clattn_norm_weights norm1, norm2;       /* after, or before, self-attention and feed-forward */
+    uint64_t reserved[24];                  /* zero: see clattn/version.h */
 } clattn_encoder_layer_weights;
 
+/* Of all layers. */
 typedef struct clattn_encoder_weights {
     const clattn_encoder_layer_weights *layers; /* [count]; the struct is copied */
     int64_t count;                              /* 1: a single layer */
     bool has_norm;                              /* a norm behind the last layer, with both weights optional */
-    clattn_norm_weights norm;
+    clattn_norm_weights norm;                   /* with has_norm */
+    uint64_t reserved[8];                       /* zero: see clattn/version.h */
 } clattn_encoder_weights;
 
+/* A stack of layers of self-attention and feed-forward. */
 typedef struct clattn_encoder clattn_encoder;
 
+/* Errors   CLATTN_E_SHAPE (weights or layers that do not fit together), CLATTN_E_ARGUMENT (missing, or a count that is
+ *          none), CLATTN_E_DTYPE, CLATTN_E_MEMORY; the message names the layer. *encoder is NULL then. */
 CLATTN_API clattn_status clattn_encoder_create(clattn_context *context, const clattn_encoder_weights *weights,
                                                const clattn_layer_options *options, clattn_encoder **encoder);
 /* Weights by the names of nn.TransformerEncoderLayer (PREFIXself_attn.in_proj_weight ..., PREFIXlinear1.weight ...,
@@ -180,18 +207,23 @@ CLATTN_API clattn_status clattn_encoder_create(clattn_context *context, const cl
  * PREFIXnorm.weight where there is a final norm. */
 CLATTN_API clattn_status clattn_encoder_layer_weights_find(const clattn_parameters *parameters, const char *prefix,
                                                            clattn_encoder_layer_weights *weights);
+/* Both in one, as clattn_multihead_load, for all layers that there are. */
 CLATTN_API clattn_status clattn_encoder_load(clattn_context *context, const clattn_parameters *parameters,
                                              const char *prefix, const clattn_layer_options *options,
                                              clattn_encoder **encoder);
 CLATTN_API void clattn_encoder_destroy(clattn_encoder *encoder); /* NULL is allowed */
+/* Numbers in the weights of all layers. */
 CLATTN_API int64_t clattn_encoder_parameter_count(const clattn_encoder *encoder);
+/* Layers of the stack; 0 of NULL. */
 CLATTN_API int64_t clattn_encoder_layer_count(const clattn_encoder *encoder);
 
+/* Of clattn_encoder_run. */
 typedef struct clattn_encoder_args {
-    clattn_tensor x; /* [B, N, E]; unbatched [N, E] */
-    clattn_tensor y; /* out, of the same shape; may be x, as the same view */
-    clattn_module_masks masks;
+    clattn_tensor x;             /* [B, N, E]; unbatched [N, E] */
+    clattn_tensor y;             /* out, of the same shape; may be x, as the same view */
+    clattn_module_masks masks;   /* of every layer */
     const clattn_tensor *hidden; /* host array [layers] or NULL: out, each optional, what each layer gives */
+    uint64_t reserved[24];       /* zero: see clattn/version.h */
 } clattn_encoder_args;
 
 /* Special, dtypes, errors as for clattn_multihead_run. Source  Vaswani et al. 2017 section 3.1; Xiong et al. 2020 for
@@ -200,42 +232,54 @@ CLATTN_API clattn_status clattn_encoder_run(clattn_encoder *encoder, const clatt
 
 /* ---- decoder ---- */
 
+/* Of one layer, as torch.nn.TransformerDecoderLayer. */
 typedef struct clattn_decoder_layer_weights {
     clattn_multihead_weights self_attn, cross_attn; /* PyTorch names the second multihead_attn */
-    clattn_feedforward_weights feedforward;
-    clattn_norm_weights norm1, norm2, norm3; /* of self-attention, cross attention, feed-forward */
+    clattn_feedforward_weights feedforward;         /* behind both */
+    clattn_norm_weights norm1, norm2, norm3;        /* of self-attention, cross attention, feed-forward */
+    uint64_t reserved[24];                          /* zero: see clattn/version.h */
 } clattn_decoder_layer_weights;
 
+/* Of all layers. */
 typedef struct clattn_decoder_weights {
     const clattn_decoder_layer_weights *layers; /* [count]; the struct is copied */
-    int64_t count;
-    bool has_norm;
-    clattn_norm_weights norm;
+    int64_t count;                              /* 1: a single layer */
+    bool has_norm;                              /* a norm behind the last layer */
+    clattn_norm_weights norm;                   /* with has_norm */
+    uint64_t reserved[8];                       /* zero: see clattn/version.h */
 } clattn_decoder_weights;
 
+/* A stack of layers of self-attention, cross attention and feed-forward. */
 typedef struct clattn_decoder clattn_decoder;
 
+/* Errors   CLATTN_E_SHAPE (weights or layers that do not fit together), CLATTN_E_ARGUMENT (missing, or a count that is
+ *          none), CLATTN_E_DTYPE, CLATTN_E_MEMORY; the message names the layer. *decoder is NULL then. */
 CLATTN_API clattn_status clattn_decoder_create(clattn_context *context, const clattn_decoder_weights *weights,
                                                const clattn_layer_options *options, clattn_decoder **decoder);
 /* As for the encoder: PREFIXself_attn, PREFIXmultihead_attn, PREFIXlinear1 ..., PREFIXnorm3; PREFIXlayers.0. ... */
 CLATTN_API clattn_status clattn_decoder_layer_weights_find(const clattn_parameters *parameters, const char *prefix,
                                                            clattn_decoder_layer_weights *weights);
+/* Both in one, as clattn_multihead_load, for all layers that there are. */
 CLATTN_API clattn_status clattn_decoder_load(clattn_context *context, const clattn_parameters *parameters,
                                              const char *prefix, const clattn_layer_options *options,
                                              clattn_decoder **decoder);
 CLATTN_API void clattn_decoder_destroy(clattn_decoder *decoder); /* after its caches; NULL is allowed */
+/* Numbers in the weights of all layers. */
 CLATTN_API int64_t clattn_decoder_parameter_count(const clattn_decoder *decoder);
+/* Layers of the stack; 0 of NULL. */
 CLATTN_API int64_t clattn_decoder_layer_count(const clattn_decoder *decoder);
 
 /* What decoding some sequences token by token keeps: keys and values of the targets so far (self), and of the memory
  * (cross), which are found once. */
 typedef struct clattn_decoder_cache clattn_decoder_cache;
 
+/* Of clattn_decoder_cache_create. */
 typedef struct clattn_decoder_cache_options {
-    int64_t batch;      /* B */
-    int64_t capacity;   /* targets of a sequence, at most */
-    bool has_dtype;     /* else the type of the sums of f32 calls, f32 */
-    clattn_dtype dtype; /* f32, f64, f16 or bf16 */
+    int64_t batch;        /* B */
+    int64_t capacity;     /* targets of a sequence, at most */
+    bool has_dtype;       /* else the type of the sums of f32 calls, f32 */
+    clattn_dtype dtype;   /* f32, f64, f16 or bf16 */
+    uint64_t reserved[8]; /* zero: see clattn/version.h */
 } clattn_decoder_cache_options;
 
 /* Errors   CLATTN_E_ARGUMENT, CLATTN_E_DTYPE, CLATTN_E_UNSUPPORTED (bias_k in a self-attention), CLATTN_E_MEMORY,
@@ -249,6 +293,7 @@ CLATTN_API int64_t clattn_decoder_cache_length(const clattn_decoder_cache *cache
 /* Forgets targets from `length` on: 0 to begin anew. Errors: CLATTN_E_ARGUMENT (more than there are). */
 CLATTN_API clattn_status clattn_decoder_cache_truncate(clattn_decoder_cache *cache, int64_t length);
 
+/* Of clattn_decoder_run. */
 typedef struct clattn_decoder_args {
     clattn_tensor x;      /* targets [B, N, E]; unbatched [N, E] */
     clattn_tensor memory; /* [B, M, E], what the encoder gave; with a cache it may be absent after the first call */
@@ -259,6 +304,7 @@ typedef struct clattn_decoder_args {
      * whole length as its M. One pass over all targets, causal, gives the same. */
     clattn_decoder_cache *cache;
     const clattn_tensor *hidden; /* host array [layers] or NULL: out, each optional, what each layer gives */
+    uint64_t reserved[24];       /* zero: see clattn/version.h */
 } clattn_decoder_args;
 
 /* Special, dtypes, errors as for clattn_multihead_run; CLATTN_E_LIMIT where the cache is full. */

@@ -28,6 +28,7 @@ extern "C" {
     X(CLATTN_ACTIVATION_GELU_TANH, 3, "gelu_tanh") /* x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 */             \
     X(CLATTN_ACTIVATION_SILU, 4, "silu")           /* x / (1 + exp(-x)) */
 
+/* What a linear layer, or clattn_activate, does to each number. */
 typedef enum clattn_activation {
 #define CLATTN_ACTIVATION_ENUM(name, value, text) name = value,
     CLATTN_ACTIVATION_LIST(CLATTN_ACTIVATION_ENUM)
@@ -41,11 +42,12 @@ CLATTN_API const char *clattn_activation_name(clattn_activation activation);
 typedef struct clattn_linear_args {
     clattn_tensor x; /* [..., K], rank 1 to 4 */
     clattn_tensor w; /* [N, K], as PyTorch keeps it; a matrix [K, N] is a view of this shape: clattn_tensor_permute */
-    clattn_tensor bias; /* optional [N] */
-    clattn_tensor y;    /* out [..., N] */
-    clattn_activation activation;
-    bool gated;            /* w is [2 N, K] and bias [2 N]: of a gate, then of what it gates */
+    clattn_tensor bias;           /* optional [N] */
+    clattn_tensor y;              /* out [..., N] */
+    clattn_activation activation; /* one of CLATTN_ACTIVATION_LIST */
+    bool gated;                   /* w is [2 N, K] and bias [2 N]: of a gate, then of what it gates */
     const char *algorithm; /* a clattn_linear_algorithm; NULL: the first that applies and was written for such a call */
+    uint64_t reserved[24]; /* zero: see clattn/version.h */
 } clattn_linear_args;
 
 /* y = activation(x W^T + bias), each row by itself; gated, with W and bias in halves:
@@ -71,11 +73,12 @@ CLATTN_API const char *clattn_linear_algorithm(size_t index);
 CLATTN_API clattn_status clattn_linear_applies(clattn_context *context, const clattn_linear_args *args, size_t index,
                                                bool *applies, const char **reason);
 
+/* Which norm. */
 typedef enum clattn_norm_kind { CLATTN_NORM_LAYER = 0, CLATTN_NORM_RMS } clattn_norm_kind;
 
 /* All zero but x and y: LayerNorm over the last axis, without weights. */
 typedef struct clattn_norm_args {
-    clattn_norm_kind kind;
+    clattn_norm_kind kind;       /* LayerNorm or RMSNorm */
     clattn_tensor x;             /* [..., the normalised axes] */
     clattn_tensor residual;      /* optional, as x: x + residual is normalised */
     clattn_tensor weight, bias;  /* optional; of the normalised axes, or what broadcasts from the right to x */
@@ -85,6 +88,7 @@ typedef struct clattn_norm_args {
                                     them; RMSNorm has no mean */
     int axes;                    /* so many last axes are normalised; 0: 1 */
     double epsilon;              /* 0: 1e-5. What is too small for the sums' type, such as DBL_MIN, is none */
+    uint64_t reserved[24];       /* zero: see clattn/version.h */
 } clattn_norm_args;
 
 /* LayerNorm or RMSNorm of each row z = x + residual, rounded once, to y's type:
@@ -97,13 +101,15 @@ typedef struct clattn_norm_args {
  * Source   Ba et al. 2016; Zhang & Sennrich 2019; ONNX LayerNormalization 17, RMSNormalization 23. */
 CLATTN_API clattn_status clattn_norm(clattn_context *context, const clattn_norm_args *args);
 
+/* Of clattn_embed. All zero but table, ids and y: rows of the table. */
 typedef struct clattn_embed_args {
-    clattn_tensor table; /* [V, E]; also of blocks: q8_0 and what else clattn_linear's w may be */
-    clattn_tensor ids;   /* [...] of i32 or i64, rank 1 to 7 */
-    clattn_tensor add;   /* optional, broadcasts from the right to y; may be y */
-    clattn_tensor y;     /* out [..., E] */
-    bool has_scale;
-    double scale; /* else 1 */
+    clattn_tensor table;   /* [V, E]; also of blocks: q8_0 and what else clattn_linear's w may be */
+    clattn_tensor ids;     /* [...] of i32 or i64, rank 1 to 7 */
+    clattn_tensor add;     /* optional, broadcasts from the right to y; may be y */
+    clattn_tensor y;       /* out [..., E] */
+    bool has_scale;        /* `scale` is given */
+    double scale;          /* else 1 */
+    uint64_t reserved[24]; /* zero: see clattn/version.h */
 } clattn_embed_args;
 
 /* y = scale * table[ids] + add.
@@ -113,10 +119,12 @@ typedef struct clattn_embed_args {
  *          (f64 without cl_khr_fp64), and the device's. */
 CLATTN_API clattn_status clattn_embed(clattn_context *context, const clattn_embed_args *args);
 
+/* Of clattn_add. */
 typedef struct clattn_add_args {
-    clattn_tensor a;
-    clattn_tensor b; /* broadcasts from the right to a's shape */
-    clattn_tensor y; /* out, as a; may be a, or b where that has a's shape */
+    clattn_tensor a;       /* [...], rank 1 to 8 */
+    clattn_tensor b;       /* broadcasts from the right to a's shape */
+    clattn_tensor y;       /* out, as a; may be a, or b where that has a's shape */
+    uint64_t reserved[24]; /* zero: see clattn/version.h */
 } clattn_add_args;
 
 /* y = a + b.
@@ -124,11 +132,13 @@ typedef struct clattn_add_args {
  *          and the device's. */
 CLATTN_API clattn_status clattn_add(clattn_context *context, const clattn_add_args *args);
 
+/* Of clattn_activate. All zero but x and y is a copy. */
 typedef struct clattn_activate_args {
-    clattn_tensor x;
-    clattn_tensor up; /* optional, as x: gated */
-    clattn_tensor y;  /* out, as x; may be x or up */
-    clattn_activation activation;
+    clattn_tensor x;              /* [...], rank 1 to 8 */
+    clattn_tensor up;             /* optional, as x: gated */
+    clattn_tensor y;              /* out, as x; may be x or up */
+    clattn_activation activation; /* one of CLATTN_ACTIVATION_LIST */
+    uint64_t reserved[24];        /* zero: see clattn/version.h */
 } clattn_activate_args;
 
 /* y = activation(x), or activation(x) * up: SwiGLU with SILU, GEGLU with GELU.
@@ -139,11 +149,13 @@ typedef struct clattn_activate_args {
  * Source   Hendrycks & Gimpel 2016; Elfwing et al. 2017; Shazeer 2020 (gated). */
 CLATTN_API clattn_status clattn_activate(clattn_context *context, const clattn_activate_args *args);
 
+/* Of clattn_pool. */
 typedef struct clattn_pool_args {
     clattn_tensor x;        /* [B, N, E] */
     clattn_tensor y;        /* out [B, E] */
     const int64_t *lengths; /* host array [B], each 0 to N; NULL: N */
     bool normalise;         /* y to unit length; below a length of 1e-12 it is divided by that */
+    uint64_t reserved[24];  /* zero: see clattn/version.h */
 } clattn_pool_args;
 
 /* y[b] = mean of the first lengths[b] rows of x[b]; zeros where there are none. Rows behind are not read.
@@ -153,10 +165,12 @@ typedef struct clattn_pool_args {
  * Source   Reimers & Gurevych 2019. */
 CLATTN_API clattn_status clattn_pool(clattn_context *context, const clattn_pool_args *args);
 
+/* Of clattn_positions. */
 typedef struct clattn_positions_args {
-    clattn_tensor y; /* out [N, E] */
-    int64_t start;   /* position of the first row; within +-2^53 */
-    double base;     /* above 0; 0: 10000 */
+    clattn_tensor y;      /* out [N, E] */
+    int64_t start;        /* position of the first row; within +-2^53 */
+    double base;          /* above 0; 0: 10000 */
+    uint64_t reserved[8]; /* zero: see clattn/version.h */
 } clattn_positions_args;
 
 /* y[i, 2 c] = sin((start + i) base^(-2 c / E)), y[i, 2 c + 1] = cos of the same angle, found by the host in long
@@ -165,6 +179,7 @@ typedef struct clattn_positions_args {
  * Source   Vaswani et al. 2017, 3.5. */
 CLATTN_API clattn_status clattn_positions(clattn_context *context, const clattn_positions_args *args);
 
+/* What clattn_random draws from. */
 typedef enum clattn_distribution {
     CLATTN_DISTRIBUTION_NORMAL = 0, /* N(0, 1) */
     CLATTN_DISTRIBUTION_UNIFORM     /* [0, 1), multiples of 2^-24 */
@@ -172,10 +187,11 @@ typedef enum clattn_distribution {
 
 /* Each seed has 2^64 streams of 2^64 numbers. */
 typedef struct clattn_random_args {
-    clattn_tensor y; /* out */
-    clattn_distribution distribution;
-    uint64_t seed, stream;
+    clattn_tensor y;                  /* out */
+    clattn_distribution distribution; /* normal or uniform */
+    uint64_t seed, stream;            /* which stream */
     uint64_t first; /* the number of y's first element in the stream; the others follow in the order of the axes */
+    uint64_t reserved[8]; /* zero: see clattn/version.h */
 } clattn_random_args;
 
 /* y = random numbers by their place: number n of a stream depends on seed, stream and n alone, so that parts can be
@@ -185,11 +201,13 @@ typedef struct clattn_random_args {
  * seed); Box & Muller 1958. */
 CLATTN_API clattn_status clattn_random(clattn_context *context, const clattn_random_args *args);
 
+/* Of clattn_softmax. */
 typedef struct clattn_softmax_args {
-    clattn_tensor x;
-    clattn_tensor y; /* out, as x; may be x */
-    bool has_axis;   /* else the last */
-    int axis;        /* negative ones count from the end */
+    clattn_tensor x;       /* [...], rank 1 to 8 */
+    clattn_tensor y;       /* out, as x; may be x */
+    bool has_axis;         /* else the last */
+    int axis;              /* negative ones count from the end */
+    uint64_t reserved[24]; /* zero: see clattn/version.h */
 } clattn_softmax_args;
 
 /* y = exp(x - m) / sum of exp(x - m) along the axis, m the largest x.

@@ -10,14 +10,16 @@
 extern "C" {
 #endif
 
+/* Tensors of a device, by name. */
 typedef struct clattn_parameters clattn_parameters;
 
 /* All zero: everything, as it is stored. NULL counts as all zero. */
 typedef struct clattn_parameters_options {
-    const char *prefix; /* only what has a name that begins so; NULL: all. Names are kept whole */
-    bool convert;       /* floating tensors of rank 2 and more become `dtype`; integers stay */
-    clattn_dtype dtype; /* a float type, or blocks, which tensors whose rows are no whole blocks do not become */
-    bool vectors;       /* those of rank 1 (biases, norms) too; never in blocks */
+    const char *prefix;   /* only what has a name that begins so; NULL: all. Names are kept whole */
+    bool convert;         /* floating tensors of rank 2 and more become `dtype`; integers stay */
+    clattn_dtype dtype;   /* a float type, or blocks, which tensors whose rows are no whole blocks do not become */
+    bool vectors;         /* those of rank 1 (biases, norms) too; never in blocks */
+    uint64_t reserved[8]; /* zero: see clattn/version.h */
 } clattn_parameters_options;
 
 /* Errors   CLATTN_E_ARGUMENT (NULL), CLATTN_E_MEMORY. */
@@ -41,12 +43,14 @@ CLATTN_API clattn_status clattn_parameters_find(const clattn_parameters *paramet
 /* The same where it may be absent: then a tensor of rank 0, and no message. */
 CLATTN_API clattn_tensor clattn_parameters_get(const clattn_parameters *parameters, const char *prefix,
                                                const char *name);
+/* How many tensors there are. */
 CLATTN_API size_t clattn_parameters_count(const clattn_parameters *parameters);
 /* In the order in which they were added; false past the end. */
 CLATTN_API bool clattn_parameters_at(const clattn_parameters *parameters, size_t index, const char **name,
                                      clattn_tensor *tensor);
-/* Numbers in all floating tensors that begin with the prefix (NULL: all), and bytes that they take on the device. */
+/* Numbers in all floating tensors that begin with the prefix (NULL: all). */
 CLATTN_API int64_t clattn_parameters_elements(const clattn_parameters *parameters, const char *prefix);
+/* Bytes that they take on the device, with those of other types. */
 CLATTN_API uint64_t clattn_parameters_bytes(const clattn_parameters *parameters, const char *prefix);
 
 #ifdef __cplusplus

@@ -30,6 +30,7 @@ extern "C" {
     X(CLATTN_E_FORMAT, 12, "a file is not what it claims to be")                                                       \
     X(CLATTN_E_VERIFY, 13, "a result is wrong")
 
+/* How a call ended. */
 typedef enum clattn_status {
 #define CLATTN_STATUS_ENUM(name, value, text) name = value,
     CLATTN_STATUS_LIST(CLATTN_STATUS_ENUM)

@@ -26,18 +26,20 @@ extern "C" {
     X(CLATTN_Q4_0, 9, 32, 18, "q4_0")  /* f16 scale, 32 nibbles from -8, the first 16 in the low ones */               \
     X(CLATTN_Q4_1, 10, 32, 20, "q4_1") /* f16 scale d, f16 minimum m, 32 nibbles q as in q4_0: q d + m */
 
+/* How elements are stored. */
 typedef enum clattn_dtype {
 #define CLATTN_DTYPE_ENUM(name, value, length, bytes, text) name = value,
     CLATTN_DTYPE_LIST(CLATTN_DTYPE_ENUM)
 #undef CLATTN_DTYPE_ENUM
 } clattn_dtype;
 
-#define CLATTN_MAX_RANK 8
+#define CLATTN_MAX_RANK 8 /* axes of a tensor, at most */
 
+/* A view. All zero is no tensor. */
 typedef struct clattn_tensor {
-    clattn_dtype dtype;
-    int rank; /* 0: no tensor */
-    int64_t shape[CLATTN_MAX_RANK];
+    clattn_dtype dtype;              /* of all elements */
+    int rank;                        /* 0: no tensor */
+    int64_t shape[CLATTN_MAX_RANK];  /* elements along each axis, from 0 up */
     int64_t stride[CLATTN_MAX_RANK]; /* elements; 0 broadcasts. Of blocks: 1 on the last axis, else multiples of 32 */
     int64_t offset;                  /* elements, to the first one */
     clattn_buffer *buffer;           /* either a buffer of the context */
@@ -62,6 +64,7 @@ CLATTN_API clattn_status clattn_convert(void *to, clattn_dtype to_dtype, const v
 
 /* Row-major views of contiguous data. A shape of CLATTN_MAX_RANK numbers at most. */
 CLATTN_API clattn_tensor clattn_tensor_host(const void *data, clattn_dtype dtype, int rank, const int64_t *shape);
+/* The same of a buffer of a context, from its first byte. */
 CLATTN_API clattn_tensor clattn_tensor_buffer(clattn_buffer *buffer, clattn_dtype dtype, int rank,
                                               const int64_t *shape);
 /* Axis i of the result is axis axes[i] of t. */

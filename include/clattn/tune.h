@@ -21,9 +21,11 @@ CLATTN_API const char *clattn_plan_variant_key(const clattn_plan *plan);
 /* What the choice of the algorithm is recorded under: "algorithm f32 d128 ...". Owned by the plan. */
 CLATTN_API const char *clattn_plan_algorithm_key(const clattn_plan *plan);
 
+/* An entry of the record. */
 typedef struct clattn_tuned {
     const char *key, *value; /* lines without ": " in key and " | " in value; of visible characters and blanks */
     double ms, default_ms;   /* as they were measured, for people */
+    uint64_t reserved[8];    /* zero: see clattn/version.h */
 } clattn_tuned;
 
 /* Takes an entry into the context's record, in the place of one with the same key: for plans made from now on, and for
@@ -49,6 +51,7 @@ CLATTN_API const char *clattn_tuning_skipped(clattn_context *context);
  * may be recorded, as texts, NULL past the end; and the key for the type of the sums. A set is of the device and the
  * process: the next product after clattn_tuning_set uses it, for which CLBlast compiles anew. */
 CLATTN_API const char *clattn_tuning_clblast(size_t index);
+/* The key of such a set, for the type of the sums. */
 CLATTN_API const char *clattn_tuning_clblast_key(clattn_dtype dtype);
 
 #ifdef __cplusplus

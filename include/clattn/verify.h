@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#define CLATTN_ALL_ROWS INT64_MAX
+#define CLATTN_ALL_ROWS INT64_MAX /* for self_check, and rows of clattn_verify */
 
 /* What was found about one output. */
 typedef struct clattn_verdict {
@@ -17,16 +17,20 @@ typedef struct clattn_verdict {
     bool ok;            /* same_kinds, and error <= allowed */
     bool same_kinds;    /* NaN and infinity are where they must be */
     double error, allowed; /* the largest error of a finite element */
-    int rank;
-    int64_t at[4]; /* of the worst element, or of the first of another kind, in the output's axes */
-    double got, expected;
+    int rank;              /* of the output */
+    int64_t at[4];         /* of the worst element, or of the first of another kind, in the output's axes */
+    double got, expected;  /* there */
+    uint64_t reserved[4];  /* zero: see clattn/version.h */
 } clattn_verdict;
 
+/* How many outputs are judged. */
 enum { CLATTN_VERDICTS = 5 };
+/* What was found about all outputs. */
 typedef struct clattn_verification {
-    bool ok;
+    bool ok;                                  /* of all verdicts */
     int64_t rows;                             /* that were checked: pairs of a query and a head */
     clattn_verdict verdicts[CLATTN_VERDICTS]; /* o, lse, weights, entropy, column_sums */
+    uint64_t reserved[8];                     /* zero: see clattn/version.h */
 } clattn_verification;
 
 /* Judges the outputs that a finished call with these arguments left in the tensors of args. Waits for the device,

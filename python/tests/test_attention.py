@@ -185,6 +185,18 @@ def test_arrays_of_others():
         clattn.attention(Foreign(Q, (2, 0)), K, V)
 
 
+def test_structs_are_those_of_the_library_and_what_it_does_not_know_is_refused():
+    from clattn._library import check, context_of, ffi, lib
+
+    args = ffi.new("clattn_attention_args *")
+    assert not any(args.reserved)
+    assert all("reserved" not in device for device in clattn.devices())
+    args.reserved[len(args.reserved) - 1] = 1
+    with pytest.raises(clattn.Error, match="^.*clattn_attention_args: reserved.* is not 0"):
+        check(lib.clattn_attention(context_of("cpu").handle, args))
+    assert ffi.offsetof("clattn_attention_args", "reserved") + 8 * len(args.reserved) == ffi.sizeof("clattn_attention_args")
+
+
 def test_pytorch_tensors():
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     q, k, v = (torch.from_numpy(x) for x in (Q, K, V))

@@ -81,6 +81,8 @@ def _as_dict(struct: Any) -> dict[str, Any]:
     """Numbers and texts of a C struct."""
     fields = {}
     for name, field in ffi.typeof(struct).fields:
+        if name == "reserved":
+            continue
         value = getattr(struct, name)
         if field.type.kind == "array" and field.type.item.cname == "char":
             value = ffi.string(value).decode(errors="replace")
