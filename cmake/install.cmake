@@ -15,7 +15,7 @@ install(DIRECTORY include/clattn DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 
 configure_package_config_file(cmake/clattnConfig.cmake.in clattnConfig.cmake INSTALL_DESTINATION "${clattn_cmake_dir}")
 write_basic_package_version_file(clattnConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES "${CMAKE_BINARY_DIR}/clattnConfig.cmake" "${CMAKE_BINARY_DIR}/clattnConfigVersion.cmake"
+install(FILES "${PROJECT_BINARY_DIR}/clattnConfig.cmake" "${PROJECT_BINARY_DIR}/clattnConfigVersion.cmake"
   DESTINATION "${clattn_cmake_dir}")
 
 # The prefix may be another one at installation: the .pc file is written then.
@@ -35,16 +35,16 @@ install(CODE "
   set(clattn_pc_private \"${clattn_pc_private}\")
   get_filename_component(CMAKE_INSTALL_PREFIX \"\${CMAKE_INSTALL_PREFIX}\" ABSOLUTE)
   get_filename_component(file \"${clattn_pc}\" ABSOLUTE BASE_DIR \"\${CMAKE_INSTALL_PREFIX}\")
-  configure_file(\"${CMAKE_SOURCE_DIR}/cmake/clattn.pc.in\" \"\$ENV{DESTDIR}\${file}\" @ONLY)
+  configure_file(\"${PROJECT_SOURCE_DIR}/cmake/clattn.pc.in\" \"\$ENV{DESTDIR}\${file}\" @ONLY)
   message(STATUS \"Installing: \$ENV{DESTDIR}\${file}\")
 ")
 
 if(TARGET clattn_cli)
   install(TARGETS clattn_cli)
   # The manual is what --help says.
-  set(clattn_manual "${CMAKE_BINARY_DIR}/generated/clattn.1")
+  set(clattn_manual "${PROJECT_BINARY_DIR}/generated/clattn.1")
   add_custom_command(OUTPUT "${clattn_manual}"
-    COMMAND sh "${CMAKE_SOURCE_DIR}/cmake/manual.sh" $<TARGET_FILE:clattn_cli> > "${clattn_manual}"
+    COMMAND sh "${PROJECT_SOURCE_DIR}/cmake/manual.sh" $<TARGET_FILE:clattn_cli> > "${clattn_manual}"
     DEPENDS clattn_cli cmake/manual.sh
     VERBATIM)
   add_custom_target(clattn_manual ALL DEPENDS "${clattn_manual}")
@@ -68,4 +68,6 @@ set(CPACK_DEBIAN_PACKAGE_DEPENDS "libopenblas0-openmp") # libopenblas0, which is
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "pocl-opencl-icd | opencl-icd")
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "gnuplot-nox")
-include(CPack)
+if(top) # packages are of the whole project
+  include(CPack)
+endif()

@@ -77,6 +77,34 @@ pkg_cpp() { c++ -std=c++17 -Wall -Wextra -Werror tests/package/consumer.cpp -o "
 holds "pkg-config: shared" pkg_shared
 holds "pkg-config: static" pkg_static
 holds "pkg-config: C++" pkg_cpp
+# ---- programs of other versions (clattn/version.h) ----
+# An older header knows a field less, a newer one a field more; the library is today's.
+other_header() { # NAME SED-SCRIPT
+    mkdir -p "$work/$1" && cp -r "$prefix/include/clattn" "$work/$1" && sed -i "$2" "$work/$1/clattn/attention.h" &&
+        ! cmp -s "$prefix/include/clattn/attention.h" "$work/$1/clattn/attention.h"
+}
+struct_sed() { printf '/^typedef struct clattn_attention_args/,/^}/{%s}' "$1"; } # SED-SCRIPT, within the struct
+words=$(sed -nE "$(struct_sed 's/.*reserved\[([0-9]+)\].*/\1/p')" "$prefix/include/clattn/attention.h")
+holds "an older header" other_header older "$(struct_sed "/int64_t self_check;/d; s/reserved\[$words\]/reserved[$((words + 1))]/")"
+holds "a newer header" other_header newer "$(struct_sed "s/uint64_t reserved\[$words\]/int64_t brand_new; uint64_t reserved[$((words - 1))]/")"
+other() { # HEADERS PROGRAM OPTIONS...
+    local headers=$work/$1 program=$work/$2
+    shift 2
+    cc -std=c11 -Wall -Wextra -Werror "$@" -I"$headers" tests/package/grown.c -o "$program" -L"$lib" -lclattn && "$program"
+}
+holds "an older program computes" other older older_program
+holds "a newer program computes without what is new" other newer newer_program
+holds "a newer program that sets what is new is refused by name" other newer newer_field -DSETS_NEW_FIELD
+
+# ---- as a part of another project ----
+holds "subproject: configure" cmake -S tests/package/subproject -B "$work/subproject" "-DCLATTN_SOURCE=$source_dir"
+holds "subproject: build" cmake --build "$work/subproject" -j "$(nproc)"
+for program in shared_c static_c; do
+    holds "subproject: $program" "$work/subproject/in/$program"
+done
+only_libraries() { ! find "$work/subproject" -type f -perm -u+x -name 'clattn' -o -name 'test_*' | grep .; }
+holds "subproject: neither command line nor tests" only_libraries
+
 # Each header alone, in C and in C++.
 alone() {
     local header
@@ -91,6 +119,20 @@ holds "each header alone, in C11 and C++11" alone
 # ---- manual and completion ----
 manual() { [ "$(grep -c '^\.SH' "$prefix"/share/man/man1/clattn.1)" -ge 9 ] && grep -q -e '\\-\\-causal' "$prefix"/share/man/man1/clattn.1; }
 holds "manual: a part for each verb, its options" manual
+# Every option that a verb's parser knows stands in its help, and so in the manual and in the completion.
+options_told() {
+    local file verb name missing=0
+    for file in host/cli/cmd_*.c; do
+        verb=$(basename "$file" .c)
+        verb=${verb#cmd_}
+        [ "$verb" != run ] || file=host/cli/run_options.c
+        for name in $(grep -ohE '\{"[a-z][a-z-]*", *(0|'"'.'"'), CLA_ARG_' "$file" | cut -d'"' -f2); do
+            "$prefix/bin/clattn" "$verb" --help | grep -qE -e "--$name([^a-z-]|\$)" || { echo "$verb --help does not tell --$name" && missing=1; }
+        done
+    done
+    return $missing
+}
+holds "manual: every option" options_told
 completes() { # LINE WANTED: the last word of the line completes to WANTED among others
     PATH=$prefix/bin:$PATH bash -c '. "$0"; COMP_LINE=$1; COMP_POINT=${#1}; COMP_WORDS=($1); _clattn; printf "%s\n" "${COMPREPLY[@]}"' \
         "$prefix/share/bash-completion/completions/clattn" "$1" | grep -qxF -e "$2"
@@ -101,6 +143,8 @@ holds "completion: options" completes "clattn run --caus" --causal
 holds "completion: devices" completes "clattn run -d cp" cpu
 holds "completion: devices with colons, of which bash keeps what is there" completes "clattn run -d opencl:" gpu
 holds "completion: algorithms" completes "clattn run --algorithm fused_l" fused_lanes
+holds "completion: lists of algorithms" completes "clattn tune --algorithms fused_s" fused_split
+holds "completion: experiments" completes "clattn study gra" gradient
 holds "completion: files" completes "clattn run READ" README.md
 
 # ---- as a Debian package ----
