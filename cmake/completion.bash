@@ -9,10 +9,12 @@ _clattn() {
     [ ${#list[@]} -lt 2 ] || before=${list[${#list[@]} - 2]}
     if [ ${#list[@]} -le 2 ]; then
         words="$("$program" --help 2>/dev/null | awk '/^  [a-z]+ /{ print $1 }') --help --version"
-    elif [ "$before" = --device ] || [ "$before" = -d ]; then
+    elif [ "$before" = --device ] || [ "$before" = --devices ] || [ "$before" = -d ]; then
         words="$("$program" devices --json 2>/dev/null | sed -n 's/.*"device":[[:space:]]*"\([^"]*\)".*/\1/p') opencl opencl:gpu opencl:cpu"
-    elif [ "$before" = --algorithm ] || [ "$before" = -a ]; then
-        words="fused_split fused_lanes fused_tiles materialised blas reference"
+    elif [ "$before" = --algorithm ] || [ "$before" = --algorithms ] || [ "$before" = -a ]; then
+        words="fused_split fused_lanes fused_tiles materialised blas reference all"
+    elif [ "${list[1]}" = study ] && [ ${#list[@]} -eq 3 ] && [[ $word != -* ]]; then
+        words=$("$program" study --help 2>/dev/null | awk '/^  [a-z]+  /{ print $1 }')
     elif [[ $word == -* ]]; then
         words="$("$program" "${list[1]}" --help 2>/dev/null | grep -oE -e '(^|[ ,[])--[a-z][a-z-]*' | grep -oE -e '--.*' | sort -u) --help"
     fi

@@ -8,7 +8,7 @@ set -euo pipefail
 build_packages=(gcc libc6-dev make cmake pkg-config opencl-headers ocl-icd-opencl-dev pocl-opencl-icd libclblast-dev
     libopenblas-openmp-dev libcjson-dev libutf8proc-dev libcriterion-dev gnuplot-nox)
 ci_packages=(git python3 python3-pip python3-venv clang-14 "libclang-rt-14-dev|libclang-common-14-dev" libomp-14-dev clang-format-14 clang-tidy-14 cppcheck
-    oclgrind valgrind clang-15 libclc-15 libclc-15-dev g++ dpkg-dev)
+    oclgrind valgrind clang-15 libclc-15 libclc-15-dev g++ dpkg-dev doxygen)
 
 say() { printf 'packages: %s\n' "$*"; }
 
