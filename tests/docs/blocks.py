@@ -155,8 +155,10 @@ class Runner:
         self.scratch = tempfile.mkdtemp(prefix="clattn-docs-")
         output, start = None, time.monotonic()
         try:
-            self.prepare()
-            for block in blocks_of(path):
+            blocks = blocks_of(path)
+            if any(block.language in RUN for block in blocks):
+                self.prepare()
+            for block in blocks:
                 where = f"{os.path.relpath(path, ROOT)}:{block.line}"
                 try:
                     output = self.block(where, block, output)
