@@ -121,13 +121,14 @@ manual() { [ "$(grep -c '^\.SH' "$prefix"/share/man/man1/clattn.1)" -ge 9 ] && g
 holds "manual: a part for each verb, its options" manual
 # Every option that a verb's parser knows stands in its help, and so in the manual and in the completion.
 options_told() {
-    local file verb name missing=0
+    local file verb name help missing=0
     for file in host/cli/cmd_*.c; do
         verb=$(basename "$file" .c)
         verb=${verb#cmd_}
         [ "$verb" != run ] || file=host/cli/run_options.c
+        help=$("$prefix/bin/clattn" "$verb" --help)
         for name in $(grep -ohE '\{"[a-z][a-z-]*", *(0|'"'.'"'), CLA_ARG_' "$file" | cut -d'"' -f2); do
-            "$prefix/bin/clattn" "$verb" --help | grep -qE -e "--$name([^a-z-]|\$)" || { echo "$verb --help does not tell --$name" && missing=1; }
+            grep -qE -e "--$name([^a-z-]|\$)" <<<"$help" || { echo "$verb --help does not tell --$name" && missing=1; }
         done
     done
     return $missing
