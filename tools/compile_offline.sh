@@ -60,7 +60,7 @@ read_ocloc() { # FOLDER KERNELS...
 
 ptx_of() { # OPTIONS...: compiled once for both; libclc has no offset of a launch there, which is a constant to the driver
     local ptx
-    ptx=$work/ptx/$(sha256sum "$dir/text.cl" <(printf '%s ' "$@") | sha256sum | cut -c1-24)
+    ptx=$work/ptx/$(sha256sum "$dir/text.cl" "${BASH_SOURCE[0]}" <(printf '%s ' "$@") | sha256sum | cut -c1-24)
     [ -s "$ptx" ] || { clang-15 -x cl -O3 -target nvptx64--nvidiacl -Xclang -target-cpu -Xclang sm_75 -Xclang -target-feature \
         -Xclang +ptx75 -Dnative_exp=exp -Dnative_exp2=exp2 -Dnative_log=log "-Dget_global_offset(d)=((size_t)0)" \
         -Xclang -mlink-builtin-bitcode -Xclang \
