@@ -294,7 +294,7 @@ INLINE int spread(int tile, int tiles) { return tile & 1 ? tile >> 1 : tiles - 1
  * (m, 1 / l), zeros for such a row.
  *   Groups  tiles * chunks * H * B of one work-item.   Needs  N, M >= 1; last strides of Q K V O are 1.
  *   Source  Milakov & Gimelshein 2018 (online softmax), Dao 2023 (query tiles outside, key tiles inside). */
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(vec)))
 void attention_lanes(__global const void *Q, __global const void *K, __global const void *V, __global void *O,
                      __global real *LSE, __global real *STATE, __global const cla_span *spans, __global const uchar *keep,
                      __global const uchar *drop, __global const void *bias, __global const float *slopes,
@@ -365,7 +365,7 @@ void attention_lanes(__global const void *Q, __global const void *K, __global co
  * past the end repeat the last one.
  *   Groups  panels * blocks of BN keys * batches that differ, of one work-item.   Private memory  BN W numbers.
  *   Needs   no slopes, no segments; head strides of 0. */
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(vec)))
 void pack_added(__global const uchar *keep, __global const uchar *drop, __global const void *bias,
                 __global real *packed, const cla_attention_args a) {
     real added[BN * W] __attribute__((aligned(64)));

@@ -191,7 +191,7 @@ static __attribute__((noinline)) void differentiate(const cla_lanes_backward_arg
  * type of the sums at sums_*).
  *   Groups  splits * Hk * B of one work-item.   Needs  N, M >= 1; last strides are 1; D of attention_lanes_prepare in DEL.
  *   Source  Dao 2023 (weights again from what the forward pass keeps of each row). */
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(vec)))
 void attention_lanes_backward(__global const void *Q, __global const void *K, __global const void *V,
                               __global const void *G, __global const real *STATE, __global const real *DEL,
                               __global const cla_span *spans, __global const uchar *keep, __global const uchar *drop,
@@ -226,7 +226,7 @@ static __attribute__((noinline)) void stage_lanes(vec *x, __global const void *p
 
 /* DEL[b,h,i] = sum_e dO O, in the order of dO V^T: where O is exactly one row of V, dP - D is exactly 0.
  *   Groups  blocks * H * B of one work-item, each of which owns CLA_LANES_ROWS rows, LANES at a time, one a lane. */
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(vec)))
 void attention_lanes_prepare(__global const void *O, __global const void *G, __global real *DEL,
                              __global const cla_span *spans, const cla_lanes_backward_args a) {
     const cla_attention_args *f = &a.in.forward;
@@ -254,7 +254,7 @@ void attention_lanes_prepare(__global const void *O, __global const void *G, __g
 }
 
 /* dQ = the sum of the splits' parts, in their order.   Groups  blocks * H * B of one work-item, of CLA_LANES_ROWS rows each. */
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(vec)))
 void attention_lanes_reduce(__global const real *parts, __global void *DQ, __global const cla_span *spans,
                             const cla_lanes_backward_args a, const cla_lanes_result_args to) {
     const cla_attention_args *f = &a.in.forward;
@@ -282,7 +282,7 @@ void attention_lanes_reduce(__global const real *parts, __global void *DQ, __glo
 }
 
 /* dSink[h] = -sum of exp(sink - m) / l D over batches and queries.   Groups  H of one work-item. */
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(vec)))
 void attention_lanes_sinks(__global const real *sinks, __global const real *STATE, __global const real *DEL,
                            __global const cla_span *spans, __global void *DS, const cla_lanes_backward_args a,
                            const cla_lanes_result_args to) {

@@ -103,7 +103,7 @@ static __attribute__((noinline)) void add_batch(real *sums, const cla_lanes_bias
 /* dBias, in the shape of the bias, or each part's.
  *   Groups  tiles of keys * tiles of queries * heads * batches of the result * parts, of one work-item.
  *   Needs  N, M >= 1. */
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(vec)))
 void attention_lanes_bias(__global const void *Q, __global const void *K, __global const void *V, __global const void *G,
                           __global const real *STATE, __global const real *DEL, __global const cla_span *spans,
                           __global const uchar *keep, __global const uchar *drop, __global const void *bias,

@@ -380,7 +380,7 @@ INLINE __global real *part_of(__global real *parts, const cla_attention_args *a,
  *   Needs   N, M >= 1; last strides of Q K V O are 1; D <= CAP or rows = 1; columns <= CAP / rows, of several chunks a
  *           multiple of LANES.
  *   Source  Dao et al. 2023 (Flash-Decoding), Milakov & Gimelshein 2018 (online softmax). */
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(vec)))
 void attention_split(__global const void *Q, __global const void *K, __global const void *V, __global void *O,
                      __global real *LSE, __global real *STATE, __global const cla_span *spans, __global const uchar *keep,
                      __global const uchar *drop, __global const void *bias, __global const float *slopes,
@@ -459,7 +459,7 @@ void attention_split(__global const void *Q, __global const void *K, __global co
 /* Joins the splits of a row in their order: O = sum_s exp(m_s - top) O_s / sum_s exp(m_s - top) l_s. Splits that saw no
  * key (l = 0) left no sums, and are not read.
  *   Groups  chunks * N * H * B of one work-item. */
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(vec)))
 void merge_splits(__global const real *parts, __global void *O, __global real *LSE, __global real *STATE,
                   __global const cla_span *spans, __global const real *sinks, const cla_attention_args a) {
     const long group = CLA_GROUP, row = group / a.chunks, head = row / a.N, b = head / a.H;

@@ -9,7 +9,7 @@
 #endif
 
 /* ids as ints side by side; -1 for what is no row of the table, or padding. A work-item owns a.share of them. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void flat_ids(__global const void *ids, __global int *flat, const cla_embed_back_args a) {
     const long first = (long)get_global_id(0) * a.share, end = min(first + a.share, a.axes.rows);
     for (long row = first; row < end; row++) {
@@ -24,7 +24,7 @@ void flat_ids(__global const void *ids, __global int *flat, const cla_embed_back
 
 /* heads[v] = the first place of id v, or -1, next[t] = the next place of the id at t. A work-item owns a.share rows of the
  * table, and looks at every id. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void id_lists(__global const int *flat, __global int *next, __global int *heads, const cla_embed_back_args a) {
     const long first = (long)get_global_id(0) * a.share, end = min(first + a.share, (long)a.entries);
     for (long v = first; v < end; v++)
@@ -61,7 +61,7 @@ INLINE void list_sum(vec *sum, __global const void *d_y, __global const int *nex
 }
 
 /* A work-group owns a.share rows of the table and a.columns columns. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void embed_backward(__global const void *d_y, __global const int *next, __global const int *heads,
                     __global void *table, const cla_embed_back_args a) {
     const int lid = (int)get_local_id(0), length = a.axes.length;

@@ -175,7 +175,7 @@ INLINE void take_rows(__global const real *x, __global const void *w, const real
     }
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(vec)))
 void gemv(__global const real *x, __global const void *w, __global const void *b, __global void *y,
           const cla_linear_args a) {
     const int group = (int)CLA_GROUP, across = group / a.row_blocks;

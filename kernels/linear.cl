@@ -108,7 +108,7 @@ INLINE void multiply(real *sums, __global const real *x, const long *at, long st
     EACH(r, MR) EACH(j, NV) STORE(s[r][j], j, sums + r * NR);
 }
 
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(vec)))
 void linear(__global const real *x, __global const void *w, __global const void *b, __global void *y,
             const cla_linear_args a) {
     real panel[ROOM * NR] __attribute__((aligned(64))), bias[NR] __attribute__((aligned(64)));

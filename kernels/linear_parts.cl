@@ -3,7 +3,7 @@
  *   linear_rows  x of any type and strides becomes real [M, K], dense; a work-item, alone in its group, owns a.rows rows
  *   bias_act     y = act(x + b); a work-item owns LANES columns of a row; x is real with a last stride of 1, and may be y
  * Key: REAL; LANES; STAGED 1; WG of bias_act. No local memory, no barriers. */
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(vec)))
 void linear_rows(__global const void *x, __global real *y, const cla_linear_args a) {
     const int m0 = (int)CLA_GROUP * a.rows;
     for (int m = m0; m < min(m0 + a.rows, a.M); m++) {
@@ -17,7 +17,7 @@ void linear_rows(__global const void *x, __global real *y, const cla_linear_args
     }
 }
 
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void bias_act(__global const real *x, __global const void *b, __global void *y, const cla_linear_args a) {
     const long at = get_global_id(0);
     const int across = (a.N + LANES - 1) / LANES, m = (int)(at / across), n = (int)(at - (long)m * across) * LANES;

@@ -23,7 +23,7 @@ INLINE real factor_of(__global const void *factor, const cla_step_args *a) {
 
 /* Numbers: beta1, 1 - beta1, beta2, 1 - beta2, the rate over the correction of moment1, 1 over the root of that of
  * moment2, epsilon, decay of the gradient, what is left of the parameter. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void adam_step(__global void *parameter, __global const void *gradient, __global void *moment1, __global void *moment2,
                __global const void *factor, const cla_step_args a) {
     long n = (long)get_global_id(0) * a.chunk;
@@ -51,7 +51,7 @@ void adam_step(__global void *parameter, __global const void *gradient, __global
 }
 
 /* Numbers: 0: momentum; 4: the rate; 7: decay; 9: 1 - dampening. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void sgd_step(__global void *parameter, __global const void *gradient, __global void *velocity,
               __global const void *factor, const cla_step_args a) {
     long n = (long)get_global_id(0) * a.chunk;
@@ -77,7 +77,7 @@ void sgd_step(__global void *parameter, __global const void *gradient, __global 
 }
 
 /* sums[a.first + group] = the squares of the a.chunk elements of a group. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void square_sums(__global const void *x, __global real *sums, const cla_squares_args a) {
     SHARED(shared);
     const int lid = (int)get_local_id(0);
@@ -98,7 +98,7 @@ void square_sums(__global const void *x, __global real *sums, const cla_squares_
 }
 
 /* The norm of all gradients, from a.count sums, and the factor that clips it. One group. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void norm_total(__global const real *sums, __global void *norm, __global void *factor, const cla_squares_args a) {
     SHARED(shared);
     const int lid = (int)get_local_id(0);

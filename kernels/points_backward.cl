@@ -31,7 +31,7 @@ INLINE vec times_slope(vec d, vec x, int act) {
     return d;
 }
 
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void points_backward(__global const void *x, __global const void *up, __global const void *d_y, __global void *d_x,
                      __global void *d_up, const cla_point_back_args a) {
     const int length = a.axes.length;

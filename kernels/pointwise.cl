@@ -4,7 +4,7 @@
  * Key: REAL; LANES; STAGED 1: storage may be of any type, 0: all of it is real; WG. No local memory, no barriers. */
 #define BLOCK 4 /* vectors at a time */
 
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void pointwise(__global const void *x, __global const void *other, __global void *y, const cla_point_args a) {
     const int length = a.axes.length;
     const long all = a.axes.rows * length;

@@ -16,7 +16,7 @@ INLINE void numbers_of(uint4 bits, int uniform, float *z) {
     z[3] = s * cla_normal_cosine(bits.w - 0x40000000u);
 }
 
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void random_numbers(__global void *y, const cla_random_args a) {
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec))) void random_numbers(__global void *y, const cla_random_args a) {
     const int length = a.axes.length;
     const long all = a.axes.rows * length;
     const uint2 key = (uint2)((uint)a.seed, (uint)(a.seed >> 32)), stream = (uint2)((uint)a.stream, (uint)(a.stream >> 32));

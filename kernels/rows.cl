@@ -14,7 +14,7 @@ INLINE vec take_sum(__global const void *x, __global const void *residual, const
 }
 
 /* The mean's own rounding error is found with the squares, and taken out of both. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void norm_rows(__global const void *x, __global const void *residual, __global const void *weight,
                __global const void *bias, __global void *y, __global void *sum, __global void *mean,
                __global void *inv_std, const cla_norm_args a) {
@@ -68,7 +68,7 @@ void norm_rows(__global const void *x, __global const void *residual, __global c
 }
 
 /* A row of nothing but -infinity has the maximum 0 here, so that its sum is 0 and NaN beside it stays NaN. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void softmax_axis(__global const void *x, __global void *y, const cla_soft_args a) {
     SHARED(shared);
     const int lid = (int)get_local_id(0), length = a.axes.length;

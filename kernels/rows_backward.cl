@@ -8,7 +8,7 @@
 /* d_x, where there is one, and d_y times the normalised row in `terms` [rows, length], where that is wanted. Four passes
  * over a row, in one piece of code since it compiles slowly: its mean; the squares of what is away from it, with the mean's
  * own rounding error; the means of g = d_y weight and of g n; the gradient. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void norm_backward(__global const void *x, __global const void *residual, __global const void *weight,
                    __global const void *d_y, __global const void *d_sum, __global void *d_x, __global real *terms,
                    const cla_norm_back_args a) {
@@ -70,7 +70,7 @@ void norm_backward(__global const void *x, __global const void *residual, __glob
     }
 }
 
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void softmax_backward(__global const void *y, __global const void *d_y, __global void *d_x,
                       const cla_soft_back_args a) {
     SHARED(shared);
@@ -107,7 +107,7 @@ INLINE long target_of(__global const void *targets, const cla_loss_args *a, cons
 INLINE int is_ignored(const cla_loss_args *a, long target) { return a->has_ignore && target == a->ignore; }
 
 /* factor[0] = what the losses of rows, and their gradients, are multiplied by. One group. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void count_targets(__global const void *targets, __global real *factor, const cla_loss_args a) {
     SHARED(shared);
     const int lid = (int)get_local_id(0);
@@ -126,7 +126,7 @@ void count_targets(__global const void *targets, __global real *factor, const cl
 }
 
 /* Each row's loss into losses[row] and row_losses, and d_logits, which may be logits. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void cross_entropy(__global const void *logits, __global const void *targets, __global const real *factor,
                    __global real *losses, __global void *row_losses, __global void *d_logits, const cla_loss_args a) {
     SHARED(shared);
@@ -188,7 +188,7 @@ void cross_entropy(__global const void *logits, __global const void *targets, __
 }
 
 /* loss = factor times the sum of losses. One group. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void total_losses(__global const real *losses, __global const real *factor, __global void *loss,
                   const cla_loss_args a) {
     SHARED(shared);

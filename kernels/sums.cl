@@ -12,7 +12,7 @@
 #endif
 #define PART 64
 
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void sums(__global const void *x, __global void *y, const cla_sums_args a) {
     const int lid = (int)get_local_id(0), length = a.axes.length;
     const long group = (long)CLA_GROUP, block = group / a.chunks;
@@ -47,7 +47,7 @@ void sums(__global const void *x, __global void *y, const cla_sums_args a) {
     }
 }
 
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void turn_rows(__global const void *x, __global real *y, const cla_sums_args a) {
     const long item = get_global_id(0), down = (a.axes.rows + a.block - 1) / a.block, across = item / down;
     const long m0 = (item - across * down) * a.block, end = min(m0 + a.block, a.axes.rows), n = across * LANES;

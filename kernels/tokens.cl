@@ -4,7 +4,7 @@
  * Key: REAL; LANES; STAGED 1; WG. Local memory: WG numbers where WG > 1; barriers around the reduction of `pool`. */
 
 /* Row ids[...] of the table, times a.scale, plus add; NaN where the table has no such row. y may be add. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void embed(__global const void *table, __global const void *ids, __global const void *add, __global void *y,
            const cla_embed_args a) {
     const int lid = (int)get_local_id(0), length = a.axes.length;
@@ -51,7 +51,7 @@ INLINE vec mean_of(__global const void *x, const cla_pool_args *a, long at, int 
 }
 
 /* A work-group owns a batch. */
-__kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void pool(__global const void *x, __global const int *lengths, __global void *y, const cla_pool_args a) {
     SHARED(shared);
     const int lid = (int)get_local_id(0), b = (int)CLA_GROUP, length = a.axes.length;

@@ -236,7 +236,7 @@ static inline real join_lanes(__local const real *state, real sink, __global rea
     const cla_masks masks = {&a.mask, spans, keep, drop, bias, slopes, q_segments, k_segments}
 
 /* Groups: row tiles of a head, heads, batches. */
-HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void weights_sums(INPUTS, __global const real *sinks, __global real *sums, __global real *entropy,
                   const cla_weights_args a) {
     ROOM;
@@ -270,7 +270,7 @@ void weights_sums(INPUTS, __global const real *sinks, __global real *sums, __glo
 }
 
 /* Groups: key tiles, row tiles, heads (one with the mean), batches. */
-HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void weights_rows(INPUTS, __global const real *sums, __global real *weights, const cla_weights_args a) {
     ROOM;
     __local real mean[TQ * TK];
@@ -312,7 +312,7 @@ void weights_rows(INPUTS, __global const real *sums, __global real *weights, con
 }
 
 /* Groups: chunks of queries, key tiles, heads, batches. With one chunk it writes the column sums, else to scratch. */
-HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void weights_columns(INPUTS, __global const real *sums, __global real *columns, __global real *parts,
                      const cla_weights_args a) {
     ROOM;
@@ -354,7 +354,7 @@ void weights_columns(INPUTS, __global const real *sums, __global real *columns, 
 }
 
 /* A work-item for each of [B, H, M]. */
-HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
+HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1), vec_type_hint(vec)))
 void weights_add(__global const real *parts, __global const cla_span *spans, __global real *columns,
                  const cla_weights_args a) {
     const long at = get_global_id(0), head = at / a.M;
