@@ -83,6 +83,18 @@ static clattn_status append(clattn_context *context, const clattn_tensor *t) {
     return clattn_cache_append(context, &args);
 }
 
+static clattn_status merge(clattn_context *context, const clattn_tensor *t) {
+    const clattn_partial parts[] = {{t[0], t[1]}, {t[2], t[3]}};
+    return clattn_merge(context, &(clattn_merge_args){.parts = parts, .count = 2, .o = t[4], .lse = t[5]});
+}
+
+/* Column sums of so many queries that they are added in chunks. */
+static clattn_status column_sums(clattn_context *context, const clattn_tensor *t) {
+    const clattn_attention_args args = {
+        .q = t[0], .k = t[1], .v = t[2], .o = t[3], .column_sums = t[4], .entropy = t[5]};
+    return clattn_attention(context, &args);
+}
+
 /* ---- gradients, the loss and optimizers ---- */
 
 static clattn_status norm_backward(clattn_context *context, const clattn_tensor *t) {
@@ -209,6 +221,24 @@ static const problem problems[] = {
       {CLATTN_Q8_0, 4, {2, 1, 6, 32}},
       {CLATTN_Q4_0, 4, {2, 1, 6, 64}}},
      .outputs = 0xc},
+    {"merge",
+     merge,
+     {{F32, 4, {1, 2, 5, 6}},
+      {F32, 3, {1, 2, 5}},
+      {F16, 4, {1, 2, 5, 6}},
+      {F32, 3, {1, 2, 5}},
+      {F32, 4, {1, 2, 5, 6}},
+      {F32, 3, {1, 2, 5}}},
+     .outputs = 0x30},
+    {"column sums",
+     column_sums,
+     {{F32, 4, {1, 1, 1030, 1}},
+      {F32, 4, {1, 1, 3, 1}},
+      {F32, 4, {1, 1, 3, 1}},
+      {F32, 4, {1, 1, 1030, 1}},
+      {F32, 3, {1, 1, 3}},
+      {F32, 3, {1, 1, 1030}}},
+     .outputs = 0x38},
     {"LayerNorm backward",
      norm_backward,
      {{F32, 2, {3, 150}},

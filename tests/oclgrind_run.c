@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tiny problems for Oclgrind, which interprets kernels and tells races and reads of uninitialised memory: every OpenCL
  * algorithm, type and class of masks, in few keys, since builds take most of the time.
- *   oclgrind --data-races --log FILE oclgrind_run [ops | random | ALGORITHM...]
+ *   oclgrind --data-races --log FILE oclgrind_run [ops | random | more [ALGORITHM...] | ALGORITHM...]
  * FILE must stay empty; exit status 1 on wrong results. No test framework, which would fork. Random numbers are a run
- * of their own: Oclgrind 21.10, looking for uninitialised memory, crashes on their kernel. */
+ * of their own: Oclgrind 21.10, looking for uninitialised memory, crashes on their kernel.
+ *   oclgrind oclgrind_run list [keys]
+ * builds and runs no kernel: exit status 1 where a kernel of the library is in none of these problems. */
 #include "oclgrind_ops.h"
 #include "oracle.h"
 #include "runtime/state.h"
@@ -19,7 +21,7 @@ typedef struct {
 } tally;
 
 static void count(tally *t, bool right, const char *text) {
-    if (right)
+    if (right || list_is_on())
         t->passed++;
     else
         t->failed++;
@@ -128,7 +130,7 @@ static void check_all(const char *algorithm, clattn_dtype dtype, const oracle_co
 }
 
 /* Gradients: of everything, in several chunks; of sequences, by a seed that gives none without keys, whose zeros in
- * `materialised` are clEnqueueFillBuffer's (see check_meter); in buffers, since Oclgrind takes host arrays that are
+ * `materialised` are clEnqueueFillBuffer's (see check_read); in buffers, since Oclgrind takes host arrays that are
  * used in place for uninitialised. In the last one NaN in Q, K and dO, whose results nobody judges. */
 static const oracle_config backward_problems[] = {
     {.B = 2,
@@ -157,28 +159,54 @@ static const oracle_config backward_problems[] = {
     {.H = 2, .Hk = 1, .N = 6, .M = 40, .D = 8, .bias = {4, 6}, .sinks = true},
 };
 
+static void check_gradients(const oracle_config *config, const char *algorithm, bool poison, tally *t) {
+    char text[ORACLE_TEXT] = "no context";
+    clattn_context *context = NULL;
+    oracle_case *c = oracle_make(config);
+    oracle_backward *g = oracle_backward_make(c);
+    bool right = poison || oracle_backward_exact(g, text);
+    if (poison)
+        c->q[3] = c->k[config->D + 1] = g->d_o[2] = NAN;
+    right = right && clattn_context_create("opencl", NULL, &context) == CLATTN_OK &&
+            oracle_backward_run(g, context, algorithm, algorithm, text) &&
+            (poison || oracle_backward_compare(g, algorithm, text));
+    count(t, right, text);
+    clattn_context_destroy(context);
+    take_log(t);
+    oracle_backward_free(g);
+    oracle_free(c);
+}
+
+static bool asked_for(const char *name, int argc, char **argv) {
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], name) == 0)
+            return true;
+    return argc < 2;
+}
+
+/* Problems for single algorithms: all, or those of the algorithms that are named. */
+static void check_more(int argc, char **argv, bool unwritten, tally *t) {
+    for (size_t i = 0; more_at(i); i++) {
+        const more_problem *p = more_at(i);
+        if (p->unwritten != unwritten || !asked_for(p->algorithm, argc, argv))
+            continue;
+        if (p->backward) {
+            check_gradients(&p->config, p->algorithm, false, t);
+            continue;
+        }
+        oracle_case *c = oracle_make(&p->config);
+        check(c, p->algorithm, t);
+        oracle_free(c);
+    }
+}
+
 static void check_backward(const char *algorithm, clattn_dtype dtype, tally *t) {
     const size_t all = sizeof backward_problems / sizeof *backward_problems;
     for (size_t i = 0; i < all; i++) {
         oracle_config config = backward_problems[i];
-        char text[ORACLE_TEXT] = "no context";
-        clattn_context *context = NULL;
         config.dtype = dtype;
         config.buffers = true;
-        oracle_case *c = oracle_make(&config);
-        oracle_backward *g = oracle_backward_make(c);
-        const bool poison = i == all - 1;
-        bool right = poison || oracle_backward_exact(g, text);
-        if (poison)
-            c->q[3] = c->k[config.D + 1] = g->d_o[2] = NAN;
-        right = right && clattn_context_create("opencl", NULL, &context) == CLATTN_OK &&
-                oracle_backward_run(g, context, algorithm, algorithm, text) &&
-                (poison || oracle_backward_compare(g, algorithm, text));
-        count(t, right, text);
-        clattn_context_destroy(context);
-        take_log(t);
-        oracle_backward_free(g);
-        oracle_free(c);
+        check_gradients(&config, algorithm, i == all - 1, t);
     }
 }
 
@@ -412,8 +440,21 @@ static void check_random(tally *t) {
     take_log(t);
 }
 
-/* What measures the device: a sample of multiply-adds. Reading is left out: Oclgrind takes memory that
- * clEnqueueFillBuffer wrote for uninitialised. */
+/* Reading of memory that clEnqueueFillBuffer wrote, which Oclgrind takes for uninitialised: with random numbers. */
+static void check_read(tally *t) {
+    clattn_context *context = NULL;
+    clattn_meter *meter = NULL;
+    double gbytes = 0;
+    const bool right = clattn_context_create("opencl", NULL, &context) == CLATTN_OK &&
+                       clattn_meter_create(context, &meter) == CLATTN_OK &&
+                       clattn_meter_read(meter, 1 << 14, &gbytes) == CLATTN_OK;
+    count(t, right, clattn_last_error());
+    clattn_meter_destroy(meter);
+    clattn_context_destroy(context);
+    take_log(t);
+}
+
+/* What measures the device: a sample of multiply-adds. */
 static void check_meter(clattn_context *context, tally *t) {
     clattn_meter *meter = NULL;
     double gflops = 0;
@@ -422,31 +463,6 @@ static void check_meter(clattn_context *context, tally *t) {
     count(t, right, clattn_last_error());
     clattn_meter_destroy(meter);
     take_log(t);
-}
-
-/* Tiles that this device would not choose: slices fetched ahead, and 2 x 4 scores. */
-static void check_tiles(tally *t) {
-    static const char *const variants[] = {"tr=8 tc=16 nr=8 nc=4 dc=32 jc=32 nv=1 sliced=0 ahead=1",
-                                           "tr=16 tc=16 nr=4 nc=4 dc=32 jc=32 nv=1 sliced=0 ahead=1",
-                                           "tr=16 tc=16 nr=2 nc=4 dc=32 jc=32 nv=1 sliced=1 ahead=0",
-                                           "tr=16 tc=16 nr=2 nc=4 dc=32 jc=32 nv=1 sliced=1 ahead=0"};
-    static const int chosen[] = {0, 3, 6, 8};
-    for (size_t n = 0; n < sizeof chosen / sizeof *chosen; n++) {
-        oracle_config config = problems[chosen[n]];
-        config.variant = variants[n]; /* none has slices ahead with score masks */
-        config.weights = false;
-        config.M = n == 0 ? 70 : config.M; /* two tiles */
-        oracle_case *c = oracle_make(&config);
-        check(c, "fused_tiles", t);
-        oracle_free(c);
-    }
-}
-
-static bool asked_for(const char *name, int argc, char **argv) {
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], name) == 0)
-            return true;
-    return argc < 2;
 }
 
 static void check_type(clattn_context *context, clattn_dtype dtype, int argc, char **argv, tally *t) {
@@ -460,8 +476,6 @@ static void check_type(clattn_context *context, clattn_dtype dtype, int argc, ch
         check_all(runner.algorithm, dtype, problems, sizeof problems / sizeof *problems, false, t);
         check_all(runner.algorithm, dtype, poisoned, sizeof poisoned / sizeof *poisoned, true, t);
         check_sums(runner.algorithm, dtype, t);
-        if (strcmp(runner.algorithm, "fused_tiles") == 0 && dtype == CLATTN_F32)
-            check_tiles(t);
         printf("%s %s: %d passed\n", runner.algorithm, clattn_dtype_name(dtype), t->passed - before);
         fflush(stdout);
     }
@@ -487,6 +501,19 @@ static void take_op(void *data, bool right, const char *text) {
     take_log(t);
 }
 
+static void list_all(clattn_context *context, bool keys, tally *t) {
+    list_begin();
+    ops_check(take_op, t);
+    check_more(1, NULL, false, t);
+    check_more(1, NULL, true, t);
+    check_random(t);
+    check_read(t);
+    for (int f64 = 0; f64 < 2; f64++)
+        check_type(context, f64 ? CLATTN_F64 : CLATTN_F32, 1, NULL, t);
+    check_meter(context, t);
+    t->failed += list_end(keys);
+}
+
 int main(int argc, char **argv) {
     clattn_context *context = NULL;
     clattn_device_info info;
@@ -497,12 +524,22 @@ int main(int argc, char **argv) {
         return 1;
     }
     printf("device: %s\n", info.name);
+    if (argc > 1 && strcmp(argv[1], "list") == 0) {
+        list_all(context, argc > 2, &t);
+        goto done;
+    }
     if (argc == 2 && strcmp(argv[1], "ops") == 0) {
         ops_check(take_op, &t);
         goto done;
     }
     if (argc == 2 && strcmp(argv[1], "random") == 0) {
         check_random(&t);
+        check_read(&t);
+        check_more(1, NULL, true, &t);
+        goto done;
+    }
+    if (argc > 1 && strcmp(argv[1], "more") == 0) {
+        check_more(argc - 1, argv + 1, false, &t);
         goto done;
     }
     check_type(context, CLATTN_F32, argc, argv, &t);
