@@ -63,12 +63,12 @@ static inline int output_shape(const backward_case *c, int64_t *shape) {
     return c->op == LOSS ? 1 : c->rank;
 }
 
-/* Ids of rows or classes: some often, some never; of the loss some ignored. */
+/* Ids of rows or classes: some often, some never; of the loss some ignored. Other operations take none. */
 static inline clattn_tensor make_ids(const backward_case *c, int64_t *ids) {
     const clattn_tensor t = clattn_tensor_host(ids, CLATTN_I64, c->rank - 1, c->shape);
     const int64_t below = c->op == LOSS ? c->shape[c->rank - 1] : c->N;
     oracle_random random = {3};
-    for (int64_t i = 0; i < clattn_tensor_elements(&t); i++)
+    for (int64_t i = 0; below > 0 && i < clattn_tensor_elements(&t); i++)
         ids[i] = i % 5 == 4 ? -7 : i % 3 == 0 ? below / 2 : oracle_below(&random, below);
     return t;
 }
