@@ -8,6 +8,7 @@
  * any one OpenCL device. */
 #include "attention/tiles.h"
 #include "base/mem.h"
+#include "ops/sums.h"
 #include "runtime/kernel.h"
 #include "runtime/launch.h"
 #include "runtime/state.h"
@@ -209,7 +210,7 @@ static void ask_for_backward(clattn_context *context, clattn_buffer *buffer, cla
     }
 }
 
-/* By fused_tiles: none and intervals, and all kinds of masks, without and with dropout. */
+/* By fused_tiles: none and intervals, and all kinds of masks and storage, without and with dropout. */
 static void ask_for_gradients(clattn_context *context, clattn_buffer *buffer, clattn_dtype dtype) {
     now.dtype = dtype;
     for (int d = 0; d < COUNT(dims); d++)
@@ -228,6 +229,11 @@ static void ask_for_gradients(clattn_context *context, clattn_buffer *buffer, cl
             if (kind < 2)
                 a.forward.bias.rank = a.d_bias.rank = 0;
             a.forward.dropout = kind > 2 ? 0.5 : 0;
+            if (kind > 2) {
+                a.forward.sinks = clattn_tensor_buffer(buffer, dtype, 1, (const int64_t[]){H});
+                a.d_sinks = a.forward.sinks;
+                a.forward.sinks.offset = (int64_t)12 * PLACE, a.d_sinks.offset = (int64_t)13 * PLACE;
+            }
             a.algorithm = "fused_tiles";
             expect(clattn_backward_plan_create(context, &a, &p), "gradients");
             clattn_plan_destroy(p);
@@ -321,6 +327,51 @@ static void ask_for_rows(clattn_context *context, clattn_buffer *buffer, clattn_
     }
 }
 
+/* Gradients of rows and elements, the loss and optimizers: all of the sums' type, and stored in another. */
+static void ask_for_training(clattn_context *context, clattn_buffer *buffer, clattn_dtype dtype) {
+    now.dtype = dtype;
+    for (int staged = 0; staged < 2; staged++) {
+        const clattn_dtype stored = staged ? CLATTN_BF16 : dtype;
+        const clattn_tensor x = rows_at(buffer, stored, 0), d_y = rows_at(buffer, dtype, 1);
+        const clattn_tensor d_x = rows_at(buffer, dtype, 2), other = rows_at(buffer, dtype, 3);
+        clattn_tensor row = clattn_tensor_buffer(buffer, dtype, 1, (const int64_t[]){64}), ids, one;
+        row.offset = (int64_t)4 * PLACE;
+        ids = clattn_tensor_buffer(buffer, CLATTN_I32, 1, (const int64_t[]){N});
+        ids.offset = (int64_t)5 * PLACE;
+        one = clattn_tensor_buffer(buffer, dtype, 1, (const int64_t[]){1});
+        one.offset = (int64_t)6 * PLACE;
+        const clattn_tensor turned = rows_at(buffer, dtype, 7);
+        expect(clattn_norm_backward(context,
+                                    &(clattn_norm_backward_args){.x = x, .d_y = d_y, .d_x = d_x, .d_weight = row}),
+               "norm's gradient");
+        expect(clattn_softmax_backward(context, &(clattn_softmax_backward_args){.y = x, .d_y = d_y, .d_x = d_x}),
+               "softmax's gradient");
+        expect(clattn_activate_backward(context, &(clattn_activate_backward_args){.x = x, .d_y = d_y, .d_x = d_x}),
+               "activate's gradient");
+        expect(clattn_embed_backward(
+                   context, &(clattn_embed_backward_args){.ids = ids, .d_y = staged ? x : d_y, .d_table = d_x}),
+               "embed's gradient");
+        expect(clattn_sum(context, &(clattn_sum_args){.x = x, .y = row}), "sum");
+        expect(cla_turn_rows(context, &x, &turned), "turned rows");
+        expect(clattn_cross_entropy(
+                   context, &(clattn_cross_entropy_args){.logits = x, .targets = ids, .loss = one, .d_logits = d_x}),
+               "cross-entropy");
+        expect(clattn_gradient_norm(context, &(clattn_gradient_norm_args){.gradients = &x, .count = 1, .norm = one}),
+               "norm of gradients");
+        expect(clattn_adam_step(context, &(clattn_adam_args){.parameter = d_x,
+                                                             .gradient = x,
+                                                             .moment1 = d_y,
+                                                             .moment2 = other,
+                                                             .gradient_factor = one,
+                                                             .step = 2}),
+               "Adam");
+        expect(clattn_sgd_step(
+                   context,
+                   &(clattn_sgd_args){.parameter = d_x, .gradient = x, .velocity = d_y, .momentum = 0.9, .step = 2}),
+               "SGD");
+    }
+}
+
 static void ask_for_all(clattn_context *context, clattn_buffer *buffer) {
     const int types = now.gpu->has_f64 && context->info.has_f64 ? 2 : 1;
     for (int t = 0; t < types; t++) {
@@ -332,6 +383,7 @@ static void ask_for_all(clattn_context *context, clattn_buffer *buffer) {
         ask_for_backward(context, buffer, dtype);
         ask_for_gradients(context, buffer, dtype);
         ask_for_rows(context, buffer, dtype);
+        ask_for_training(context, buffer, dtype);
         now.choice = "fallback";
         now.refuse = true;
         ask_for_tiles(context, buffer, dtype);
