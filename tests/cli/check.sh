@@ -162,6 +162,10 @@ fi
 run 0 "the seed articles" "$vectors/seed.safetensors" --device cpu
 last "the seed articles" "7 passed, 0 failed, 0 skipped"
 
+run 0 "weights alone, of an algorithm that does not run there" "$vectors/onnx.safetensors" --device cpu --algorithm fused_split \
+    --filter '*with_past_and_present_qk_matmul_bias_3d*'
+last "weights alone, of an algorithm that does not run there" "0 passed, 0 failed, 2 skipped"
+
 # rows OP CASES ALGORITHMS...: each algorithm's row of an op says that all cases passed
 rows() {
     op=$1
