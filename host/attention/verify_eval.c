@@ -147,7 +147,7 @@ void cla_problem_row(const cla_problem *p, int64_t b, int64_t h, int64_t i, cla_
     *batch = *x;
     row->B = row->H = row->Hk = row->N = row->group = 1;
     row->batches = p->batches ? batch : NULL;
-    batch->queries = x->queries > i ? x->queries - i : 0;
+    batch->queries = x->queries > i; /* not those behind it: sequences have as many as they say */
     batch->offset += i;
     batch->q_row = batch->k_row = 0;
     cut(&row->q, b, h, x->q_row + i, 1); /* strides of the batch are 0 where sequences are one after another */
