@@ -2,6 +2,7 @@
 #include "bench_file.h"
 
 #include "args.h"
+#include "text_file.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,20 +10,17 @@
 
 enum { BYTES_MOST = 1 << 20 };
 
-/* The whole file, ended by a 0; NULL: the line is printed. */
+/* The whole file; NULL: the line is printed. */
 static char *read_all(const char *path, int *exit_status) {
-    FILE *file = fopen(path, "rb");
-    char *text = file ? calloc(1, BYTES_MOST + 2) : NULL;
-    const size_t bytes = text ? fread(text, 1, BYTES_MOST + 1, file) : 0;
-    if (!file || ferror(file))
-        *exit_status = cla_fail(CLA_EXIT_USAGE, "bench: --file %s: %s", path, strerror(errno));
-    else if (!text)
+    size_t bytes = 0;
+    char *text = cla_text_file_read(path, BYTES_MOST, &bytes);
+    if (!text && errno == ENOMEM)
         *exit_status = cla_fail(CLA_EXIT_FAILED, "bench: --file %s: out of memory", path);
+    else if (!text)
+        *exit_status = cla_fail(CLA_EXIT_USAGE, "bench: --file %s: %s", path, strerror(errno));
     else if (bytes > BYTES_MOST || strlen(text) != bytes)
         *exit_status = cla_fail(CLA_EXIT_USAGE, "bench: --file %s: no file of problems: %s", path,
                                 bytes > BYTES_MOST ? "above 1 MiB" : "there is a zero byte in it");
-    if (file)
-        fclose(file);
     if (*exit_status == CLA_EXIT_OK)
         return text;
     free(text);

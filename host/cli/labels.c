@@ -2,6 +2,7 @@
 #include "labels.h"
 
 #include "args.h"
+#include "text_file.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,23 +74,15 @@ static void clean(char *text, size_t size) {
 /* ---- files ---- */
 
 static int read_text(const char *path, char **text, size_t *size) {
-    FILE *file = fopen(path, "rb");
-    if (!file)
+    *text = cla_text_file_read(path, FILE_BYTES_MAX, size);
+    if (!*text && errno == ENOMEM)
+        return cla_fail(CLA_EXIT_FAILED, "labels: out of memory for %s", path);
+    if (!*text)
         return cla_fail(CLA_EXIT_USAGE, "labels: %s cannot be read: %s", path, strerror(errno));
-    *text = malloc(FILE_BYTES_MAX + 1);
-    if (*text) {
-        *size = fread(*text, 1, FILE_BYTES_MAX + 1, file);
-        int exit_status = CLA_EXIT_OK;
-        if (ferror(file))
-            exit_status = cla_fail(CLA_EXIT_USAGE, "labels: %s cannot be read: %s", path, strerror(errno));
-        else if (*size > FILE_BYTES_MAX)
-            exit_status = cla_fail(CLA_EXIT_USAGE, "labels: %s is larger than %d MiB, too large for a token a line",
-                                   path, FILE_BYTES_MAX >> 20);
-        fclose(file);
-        return exit_status;
-    }
-    fclose(file);
-    return cla_fail(CLA_EXIT_FAILED, "labels: out of memory for %s", path);
+    if (*size > FILE_BYTES_MAX)
+        return cla_fail(CLA_EXIT_USAGE, "labels: %s is larger than %d MiB, too large for a token a line", path,
+                        FILE_BYTES_MAX >> 20);
+    return CLA_EXIT_OK;
 }
 
 /* Cuts the text into lines; the last needs no end. */
