@@ -197,7 +197,7 @@ clattn_status cla_tuning_parse(const char *text, size_t bytes, const char *devic
         if (names)
             whose = is_device(cut, device) ? MINE : OTHER;
         if (whose == OTHER)
-            cla_str_append(&record->others, "%.*s\n", (int)(cut.end - cut.at), cut.at);
+            cla_str_append(&record->others, "%.*s\n", (int)(line.end - line.at), line.at);
         else if (whose == NOBODY)
             skip(record, number, "an entry before any device");
         else if (!names) {
