@@ -155,8 +155,8 @@ clattn_status cla_intervals_take(cla_problem *p, const clattn_attention_args *ar
               "prefix_lengths: loosen causal, which is not set; for a limit use key_lengths");
     p->causal = args->causal;
     p->windowed = args->has_window;
-    p->left = cla_min(args->window_left, WIDE);
-    p->right = cla_min(args->window_right, WIDE);
+    p->left = args->has_window ? cla_min(args->window_left, WIDE) : 0; /* may be anything without a window */
+    p->right = args->has_window ? cla_min(args->window_right, WIDE) : 0;
     p->interval = args->causal || args->has_window || args->key_lengths || args->query_lengths || p->ragged;
     if (!p->interval && !p->slopes)
         goto done;
