@@ -9,7 +9,9 @@ enum { ENOUGH_ROWS = 128 }; /* the worst of fewer is a matter of luck: more orde
 double oracle_floor(clattn_dtype dtype, double largest) {
     const int bits = dtype == CLATTN_F16 ? 10 : dtype == CLATTN_BF16 ? 7 : 0;
     if (bits > 0)
-        return largest > 0 && isfinite(largest) ? ldexp(1, ilogb(largest) - bits) : 0;
+        return largest > 0 && isfinite(largest)
+                   ? fmax(ldexp(1, ilogb(largest) - bits), dtype == CLATTN_F16 ? 0x1p-24 : 0)
+                   : 0;
     return (dtype == CLATTN_F64 ? 1e-14 : 1e-6) * largest;
 }
 
