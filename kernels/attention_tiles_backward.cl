@@ -5,9 +5,9 @@
  *   OWN_KEYS 0  dQ = dS K: it owns BM queries of a head, and keys pass.
  * At most 4 TC NV columns of the results at a time; each chunk of them computes P and dS again. The order of each sum
  * depends on sizes and key alone. Key: as tiles_backward.clh.
- * Local    bytes of a real x (4 TILES + 4 JC VSTRIDE) + 8 max(BM, BN) + 4.
- * Barriers a pair of tiles 2 ceil(D / DC) + 2 ceil(Dv / DC) + 2 BN / JC (4 for keys) + 1, one more with dropout, in
- *          uniform flow.
+ * Local    bytes of a real x (4 TILES + 4 JC VSTRIDE) + 8 max(BM, BN) + 12.
+ * Barriers a pair of tiles 2 ceil(D / DC) + 2 ceil(Dv / DC) + 2 BN / JC (4 for keys) + 1, one more with score masks and
+ *          with dropout, in uniform flow. A pair of which masks leave nothing has none of its loops'.
  * Special  where NaN or Inf is among rows, terms of excluded pairs are selected away one by one.
  * Source   Dao 2023 (weights again from what the forward pass keeps of each row). */
 
@@ -21,12 +21,13 @@ static inline int width_of(int dims, int first, int columns) { return max(min(co
 /* Groups tiles x chunks x Hk x B of WG, counted in this order.   Needs  N, M >= 1, D of attention_tiles_prepare in DEL. */
 HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention_tiles_keys(INPUTS, __global ELEMENT *restrict DK, __global ELEMENT *restrict DV,
-                     const cla_tiles_backward_args a) {
+                     __global uint *restrict counts, const cla_tiles_backward_args a) {
     __local real4 tiles[TILES];
     __local real4 values[JC * VSTRIDE];
     __local int2 bounds[INTERVAL ? BN : 1];
     __local uchar *left = (__local uchar *)values; /* with dropout */
-    __local int poison; /* a value that was read is NaN or infinite; never taken back */
+    __local int some[2]; /* of meet */
+    __local int poison;  /* a value that was read is NaN or infinite; never taken back */
     const cla_attention_args *f = &a.in.forward;
     const uint lid = get_local_id(0);
     const int tc = lid % TC, tr = lid / TC, heads = f->H / f->group;
@@ -50,8 +51,9 @@ attention_tiles_keys(INPUTS, __global ELEMENT *restrict DK, __global ELEMENT *re
         seers = cla_queries_of(&m, b, j0, j0 + BM);
 #endif
     const int end = j0 < M ? seers.y : 0;
+    int side = 0, computed = 0; /* blocks */
     if (lid == 0)
-        poison = 0;
+        poison = some[0] = some[1] = 0;
     for (int h = hk * f->group; h < (hk + 1) * f->group; h++) {
         find_rows(&x, b, h, &a.in, Q, K, V, G, STATE, DEL, spans);
         const matrix up = columns_of(&x.g, first, v_width), q = columns_of(&x.q, first, k_width);
@@ -61,11 +63,12 @@ attention_tiles_keys(INPUTS, __global ELEMENT *restrict DK, __global ELEMENT *re
 #if INTERVAL
             fill_bounds(bounds, &m, BN, b, i, x.N, lid);
 #endif
-            meet(s, d, &x, &a.in, &m, i, j0, tiles, bounds, left, lid, 0);
+            const int live = meet(s, d, &x, &a.in, &m, i, j0, tiles, bounds, left, some, &side, lid, 0);
             put_weights(tiles + tr * PSTRIDE + tc, d);
-            add_products(dv, tiles + tr * PSTRIDE, &up, i, x.N, values, &poison, has_v, lid);
+            add_products(dv, tiles + tr * PSTRIDE, &up, i, x.N, values, &poison, live && has_v, lid);
             put_weights(tiles + tr * PSTRIDE + tc, s);
-            add_products(dk, tiles + tr * PSTRIDE, &q, i, x.N, values, &poison, has_k, lid);
+            add_products(dk, tiles + tr * PSTRIDE, &q, i, x.N, values, &poison, live && has_k, lid);
+            computed += live;
         }
     }
     long k_row = 0;
@@ -79,16 +82,19 @@ attention_tiles_keys(INPUTS, __global ELEMENT *restrict DK, __global ELEMENT *re
     if (has_v)
         store_rows(DV, a.y_0 + b * a.y_b + hk * a.y_h + k_row * a.y_i + first, a.y_type, a.y_i, j0 + tr, M, tc, v_width,
                    one, dv, values + lid * NV);
+    if (f->has_counts && lid == 0 && j0 < M)
+        cla_count_blocks(counts, computed, (x.N + BN - 1) / BN * f->group - computed);
 }
 #else
 /* Groups tiles x chunks x H x B of WG, counted in this order.   Needs  as above. */
 HINT __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-attention_tiles_queries(INPUTS, __global ELEMENT *restrict DQ, const cla_tiles_backward_args a) {
+attention_tiles_queries(INPUTS, __global ELEMENT *restrict DQ, __global uint *restrict counts,
+                        const cla_tiles_backward_args a) {
     __local real4 tiles[TILES];
     __local real4 values[JC * VSTRIDE];
     __local int2 bounds[INTERVAL ? BM : 1];
     __local uchar *left = (__local uchar *)values; /* with dropout */
-    __local int poison;
+    __local int some[2], poison;
     const cla_attention_args *f = &a.in.forward;
     const uint lid = get_local_id(0);
     const int tc = lid % TC, tr = lid / TC;
@@ -101,11 +107,13 @@ attention_tiles_queries(INPUTS, __global ELEMENT *restrict DQ, const cla_tiles_b
     real4 dq[NR][NV];
     real one[NR];
     int2 hull = (int2)(0, f->M);
+    int side = 0, computed = 0;
     clear_values(dq);
     clear_row(one, R(1.0));
     find_rows(&x, b, h, &a.in, Q, K, V, G, STATE, DEL, spans);
+    const int blocks = (x.M + BN - 1) / BN;
     if (lid == 0)
-        poison = 0;
+        poison = some[0] = some[1] = 0;
 #if INTERVAL
     fill_bounds(bounds, &m, BM, b, i0, x.N, lid);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -116,9 +124,10 @@ attention_tiles_queries(INPUTS, __global ELEMENT *restrict DQ, const cla_tiles_b
     for (int n = hull.x / BN * BN; n < hull.y; n += BN) {
         real s[NR][NC], d[NR][NC];
         barrier(CLK_LOCAL_MEM_FENCE);
-        meet(s, d, &x, &a.in, &m, i0, n, tiles, bounds, left, lid, 0);
+        const int live = meet(s, d, &x, &a.in, &m, i0, n, tiles, bounds, left, some, &side, lid, 0);
         put_weights(tiles + tr * PSTRIDE + tc, s);
-        add_products(dq, tiles + tr * PSTRIDE, &k, n, hull.y, values, &poison, 1, lid);
+        add_products(dq, tiles + tr * PSTRIDE, &k, n, hull.y, values, &poison, live, lid);
+        computed += live;
     }
     long q_row = 0;
 #if INTERVAL
@@ -127,5 +136,7 @@ attention_tiles_queries(INPUTS, __global ELEMENT *restrict DQ, const cla_tiles_b
 #endif
     store_rows(DQ, a.x_0 + b * a.x_b + h * a.x_h + q_row * a.x_i + first, a.x_type, a.x_i, i0 + tr, x.N, tc, width, one, dq,
                values + lid * NV);
+    if (f->has_counts && lid == 0 && i0 < x.N)
+        cla_count_blocks(counts, computed, blocks - computed);
 }
 #endif

@@ -2,7 +2,7 @@
 /* Gradient of the bias of fused attention for GPU-class devices: dBias = P (dP - D), summed over the axes that the bias has
  * not, without an N x M buffer and without atomics. A work-group owns a tile of BM x BN of the result and computes P and
  * dP again of all that is summed into it, tile onto tile, in one order. Key: as tiles_backward.clh; OWN_KEYS 0; MASKS 3.
- * Local    bytes of a real x 4 TILES + 8 BM, and BM BN / 4 with dropout. */
+ * Local    bytes of a real x 4 TILES + 8 BM + 8, and BM BN / 4 with dropout. */
 
 /* What a work-group owns: batches, heads, queries and keys that are summed into it. */
 typedef struct {
@@ -45,6 +45,7 @@ attention_tiles_bias(INPUTS, __global void *restrict DB, const cla_lanes_bias_ar
     __local real4 tiles[TILES];
     __local int2 bounds[BM];
     __local uchar left[DROPOUT ? BM * BN / 4 : 1];
+    __local int some[2]; /* of meet */
     const cla_attention_args *f = &a.in.forward;
     const uint lid = get_local_id(0);
     const int across = a.db_j ? (a.columns + BN - 1) / BN : 1, down = a.db_i ? (a.rows + BM - 1) / BM : 1;
@@ -62,6 +63,9 @@ attention_tiles_bias(INPUTS, __global void *restrict DB, const cla_lanes_bias_ar
     const cla_masks m = {&f->mask, spans, keep, drop, bias, slopes, q_segments, k_segments};
     head_rows x;
     real sum[NR][NC];
+    int side = 0;
+    if (lid == 0)
+        some[0] = some[1] = 0;
     clear_scores(sum);
     for (int batches = w.b0; batches < w.b1; batches++)
         for (int all = w.h0; all < w.h1; all++) {
@@ -75,7 +79,7 @@ attention_tiles_bias(INPUTS, __global void *restrict DB, const cla_lanes_bias_ar
                 for (int n = max(w.j0, hull.x / BN * BN); n < min(w.j1, hull.y); n += BN) {
                     real s[NR][NC], d[NR][NC];
                     barrier(CLK_LOCAL_MEM_FENCE);
-                    meet(s, d, &x, &a.in, &m, i, n, tiles, bounds, left, lid, 1);
+                    meet(s, d, &x, &a.in, &m, i, n, tiles, bounds, left, some, &side, lid, 1);
                     add_scores(sum, s);
                 }
             }

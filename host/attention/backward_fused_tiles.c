@@ -216,13 +216,16 @@ static clattn_status differentiate_queries(const clattn_plan *plan, pass *x, cla
     const cla_problem *p = &plan->problem;
     const clattn_tensor *t = &p->d_q;
     const variant *v;
+    clattn_buffer *counts = NULL;
     CLA_TRY(variant_for_bound(plan, x, &v));
     a.x_b = t->stride[0], a.x_h = t->stride[1], a.x_i = t->stride[2], a.x_0 = t->offset;
     a.x_type = (cl_int)t->dtype;
     a.in.forward.long_first = p->causal;
-    const clattn_buffer *const out[] = {t->buffer};
+    CLA_TRY(cla_profile_counts(plan->context, v->kernel, &counts));
+    a.in.forward.has_counts = counts != NULL;
+    const clattn_buffer *const out[] = {t->buffer, counts};
     const int64_t groups = set_tiles(&v->tiling, p->N, &a.in.forward) * p->H * p->B;
-    CLA_TRY(cla_launch_gradients(plan, v->kernel, groups, out, 1, CLA_ARG_VALUE(a)));
+    CLA_TRY(cla_launch_gradients(plan, v->kernel, groups, out, 2, CLA_ARG_VALUE(a)));
 done:
     return status;
 }
@@ -232,15 +235,18 @@ static clattn_status differentiate_keys(const clattn_plan *plan, pass *x, cla_ti
     const cla_problem *p = &plan->problem;
     const clattn_tensor *dk = &p->d_k, *dv = &p->d_v;
     const variant *v;
+    clattn_buffer *counts = NULL;
     CLA_TRY(variant_for_bound(plan, x, &v));
     a.x_b = dk->stride[0], a.x_h = dk->stride[1], a.x_i = dk->stride[2], a.x_0 = dk->offset;
     a.y_b = dv->stride[0], a.y_h = dv->stride[1], a.y_i = dv->stride[2], a.y_0 = dv->offset;
     a.x_type = (cl_int)dk->dtype;
     a.y_type = (cl_int)dv->dtype;
     a.wanted = (cla_present(dk) ? CLA_WANTS_DK : 0) | (cla_present(dv) ? CLA_WANTS_DV : 0);
-    const clattn_buffer *const out[] = {dk->buffer, dv->buffer};
+    CLA_TRY(cla_profile_counts(plan->context, v->kernel, &counts));
+    a.in.forward.has_counts = counts != NULL;
+    const clattn_buffer *const out[] = {dk->buffer, dv->buffer, counts};
     const int64_t groups = set_tiles(&v->tiling, p->M, &a.in.forward) * p->Hk * p->B;
-    CLA_TRY(cla_launch_gradients(plan, v->kernel, groups, out, 2, CLA_ARG_VALUE(a)));
+    CLA_TRY(cla_launch_gradients(plan, v->kernel, groups, out, 3, CLA_ARG_VALUE(a)));
 done:
     return status;
 }

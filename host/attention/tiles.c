@@ -212,7 +212,7 @@ int cla_tiles_list(const clattn_device_info *device, const cla_tiles_problem *p,
 static int64_t backward_bytes(const cla_tile *t, int64_t size) {
     const int64_t bm = t->tr * t->nr, bn = t->tc * t->nc;
     const int64_t scores = (bm + bn) * (t->dc / 4 + 1), weights = bm * (bn / 4 + 1) + bm * t->tc / 4;
-    return cla_round_up(4 * size * (cla_max(scores, weights) + t->jc * t->tc * t->nv) + 8 * cla_max(bm, bn) + 4,
+    return cla_round_up(4 * size * (cla_max(scores, weights) + t->jc * t->tc * t->nv) + 8 * cla_max(bm, bn) + 12,
                         4 * size);
 }
 
