@@ -3,7 +3,7 @@
 # build-fuzz/ and runs them one after another, from the committed inputs on. Prints a line for each: executions, seconds,
 # edges of the code that were reached, inputs kept. A finding ends a target; its input lies in build-fuzz/found/.
 #   tools/fuzz.sh [--runs N | --seconds N] [TARGET...]     60 seconds each, all targets: npy safetensors gguf ...
-#   tools/fuzz.sh --keep TARGET...     replaces the committed inputs, but seeds and findings, by up to 80 that reach most
+#   tools/fuzz.sh --keep TARGET...     replaces the committed inputs, but seeds and findings, by up to 80 small ones
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -49,7 +49,8 @@ for name in "${targets[@]}"; do
     options=(-max_len=600 -timeout=60 -rss_limit_mb=4096)
     case $name in
     args) options+=("-dict=$dir/args.dict") ;;
-    attention | opencl) options+=(-max_len=100 -detect_leaks=0) ;; # plans that are kept look like leaks to it
+    case) options+=(-max_len=3000) ;;
+    attention | opencl) options+=(-max_len=100 -detect_leaks=0 -timeout=900) ;; # kept plans look like leaks; kernels are built
     esac
     if $keep; then
         rm -rf "$dir/kept"
