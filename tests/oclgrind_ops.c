@@ -305,12 +305,11 @@ static clattn_status make_tensor(const problem *p, int index, void *data, clattn
 }
 
 /* CPU-class devices have kernels with a row a work-item, others with a row a group. */
-static clattn_status run_on(const char *device, bool as_cpu, const problem *p, block data[TENSORS]) {
+static clattn_status run_in(clattn_context *context, bool as_cpu, const problem *p, block data[TENSORS]) {
     clattn_tensor t[TENSORS] = {0};
-    clattn_context *context = NULL;
-    clattn_status status = clattn_context_create(device, NULL, &context);
-    const bool buffers = strcmp(device, "cpu") != 0;
-    if (status == CLATTN_OK && buffers) {
+    clattn_status status = CLATTN_OK;
+    const bool buffers = !cla_context_is_cpu(context);
+    if (buffers) {
         context->info.device_class = as_cpu ? CLATTN_DEVICE_CPU : CLATTN_DEVICE_GPU;
         context->info.vector_floats = as_cpu ? 8 : 1;
     }
@@ -330,6 +329,14 @@ static clattn_status run_on(const char *device, bool as_cpu, const problem *p, b
             status = clattn_buffer_download(t[i].buffer, 0, data[i], bytes_of(&t[i]));
         clattn_buffer_destroy(t[i].buffer);
     }
+    return status;
+}
+
+static clattn_status run_on(const char *device, bool as_cpu, const problem *p, block data[TENSORS]) {
+    clattn_context *context = NULL;
+    clattn_status status = clattn_context_create(device, NULL, &context);
+    if (status == CLATTN_OK)
+        status = run_in(context, as_cpu, p, data);
     clattn_context_destroy(context);
     return status;
 }
@@ -354,8 +361,20 @@ static bool are_close(const problem *p, block got[TENSORS], block right[TENSORS]
     return same;
 }
 
+static block got[TENSORS], right[TENSORS];
+
+const char *ops_name(size_t index) { return index < sizeof problems / sizeof *problems ? problems[index].name : NULL; }
+
+clattn_status ops_run(clattn_context *context, size_t index, bool as_cpu) {
+    return run_in(context, as_cpu, &problems[index], got);
+}
+
+bool ops_right(size_t index) {
+    const problem *p = &problems[index];
+    return run_on("cpu", false, p, right) == CLATTN_OK && are_close(p, got, right);
+}
+
 void ops_check(void (*told)(void *data, bool right, const char *text), void *data) {
-    static block got[TENSORS], right[TENSORS];
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (int as_cpu = 0; as_cpu < 2; as_cpu++) {
             const problem *p = &problems[i];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of oclgrind_run.c: operations on rows, elements, tokens and caches; problems for single algorithms; the list of
- * kernels. */
+/* Parts of oclgrind_run.c: operations on rows, elements, tokens and caches, for test_faults_modules.c too; problems for
+ * single algorithms; the list of kernels. */
 #ifndef OCLGRIND_OPS_H
 #define OCLGRIND_OPS_H
 
@@ -24,5 +24,12 @@ void list_begin(void);
 bool list_is_on(void);
 /* Prints what was listed where `keys`, and the kernels of the library that were not; returns how many those are. */
 int list_end(bool keys);
+
+/* One of them; NULL past the end. */
+const char *ops_name(size_t index);
+/* By the kernels for CPU-class devices, or those for others; the context's info says which from then on. */
+clattn_status ops_run(clattn_context *context, size_t index, bool as_cpu);
+/* Whether the last run's results are those of `cpu`. */
+bool ops_right(size_t index);
 
 #endif

@@ -25,7 +25,7 @@ typedef struct {
 } materialised;
 
 static bool applies(const cla_problem *p, const clattn_device_info *device, char *reason, size_t reason_bytes) {
-    return cla_needs_opencl(p, device, reason, reason_bytes) &&
+    return cla_needs_opencl(p, device, reason, reason_bytes) && cla_needs_products(device, reason, reason_bytes) &&
            !cla_rows_reach_too_far(p, &p->q, "q", reason, reason_bytes) &&
            !cla_rows_reach_too_far(p, &p->k, "k", reason, reason_bytes) &&
            !cla_rows_reach_too_far(p, &p->o, "o", reason, reason_bytes);

@@ -36,7 +36,7 @@ static bool applies(const cla_problem *p, const clattn_device_info *device, char
         const clattn_tensor *t;
     } list[] = {{"q", &p->q},     {"k", &p->k},     {"v", &p->v},    {"d_o", &p->d_o},
                 {"d_q", &p->d_q}, {"d_k", &p->d_k}, {"d_v", &p->d_v}};
-    if (!cla_needs_opencl(p, device, reason, reason_bytes))
+    if (!cla_needs_opencl(p, device, reason, reason_bytes) || !cla_needs_products(device, reason, reason_bytes))
         return false;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (cla_rows_reach_too_far(p, list[i].t, list[i].name, reason, reason_bytes))

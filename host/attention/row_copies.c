@@ -2,8 +2,17 @@
 #include "attention/row_copies.h"
 
 #include "ops/copy.h"
+#include "ops/gemm_sets.h"
 #include <limits.h>
 #include <stdio.h>
+
+bool cla_needs_products(const clattn_device_info *device, char *reason, size_t reason_bytes) {
+    if (cla_gemm_fits(device))
+        return true;
+    snprintf(reason, reason_bytes, "needs work-groups of 64, for CLBlast, and %.100s has %llu", device->name,
+             (unsigned long long)device->max_work_group);
+    return false;
+}
 
 /* What of a tensor CLBlast will get: pack.c copies those of other types or last strides, without gaps. */
 static clattn_tensor as_multiplied(const cla_problem *p, const clattn_tensor *t, bool gathered) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors as CLBlast gets them, for `materialised`: how far they reach, and copies of those whose rows lie in one
- * another, which BLAS does not take. */
+/* What CLBlast asks of `materialised`: of a device, and of tensors: how far they reach, and copies of those whose rows
+ * lie in one another, which BLAS does not take. */
 #ifndef CLA_ROW_COPIES_H
 #define CLA_ROW_COPIES_H
 
@@ -11,6 +11,8 @@ typedef struct cla_row_copy {
     size_t at; /* bytes in scratch */
 } cla_row_copy;
 
+/* Whether the device runs CLBlast's kernels; not: with the reason. */
+bool cla_needs_products(const clattn_device_info *device, char *reason, size_t reason_bytes);
 /* Whether t, or pack.c's copy of it, reaches further than CLBlast counts; then with the reason. */
 bool cla_rows_reach_too_far(const cla_problem *p, const clattn_tensor *t, const char *name, char *reason,
                             size_t reason_bytes);

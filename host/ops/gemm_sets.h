@@ -4,6 +4,7 @@
 #ifndef CLA_GEMM_SETS_H
 #define CLA_GEMM_SETS_H
 
+#include <clattn/context.h>
 #include <clattn/tensor.h>
 
 enum { CLA_GEMM_PARAMETERS = 10 };
@@ -15,7 +16,10 @@ typedef struct cla_gemm_set {
 } cla_gemm_set;
 
 const cla_gemm_set *cla_gemm_set_at(size_t index); /* NULL past the end */
-/* What the tuner recorded for the device; else our default for CPUs; else NULL: CLBlast's own. */
+/* Whether the device's work-groups are large enough for one of them. */
+bool cla_gemm_fits(const clattn_device_info *device);
+/* What the tuner recorded for the device; else our default for CPUs, and for work-groups that CLBlast's own parameters
+ * may be too large for; else NULL: CLBlast's own. */
 const cla_gemm_set *cla_gemm_set_for(clattn_context *context, clattn_dtype dtype);
 
 #endif

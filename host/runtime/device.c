@@ -10,21 +10,22 @@
 #include <strings.h>
 #include <unistd.h>
 
-enum { MAX_PLATFORMS = 32, MAX_DEVICES = 64 };
+enum { MAX_PLATFORMS = 32, MAX_DEVICES = 64, NO_PLATFORM = -1001 /* the loader's: no driver at all */ };
 
 static bool ask(cl_device_id device, cl_device_info what, void *value, size_t bytes) {
     return clGetDeviceInfo(device, what, bytes, value, NULL) == CL_SUCCESS;
+}
+
+/* What an older device need not know stays as it is. */
+static bool ask_newer(cl_device_id device, cl_device_info what, void *value, size_t bytes) {
+    const cl_int code = clGetDeviceInfo(device, what, bytes, value, NULL);
+    return code == CL_SUCCESS || code == CL_INVALID_VALUE;
 }
 
 static void ask_text(cl_device_id device, cl_device_info what, char *text, size_t size) {
     char long_text[1024] = "";
     ask(device, what, long_text, sizeof long_text - 1);
     snprintf(text, size, "%.*s", (int)size - 1, long_text);
-}
-
-static bool has_f64(cl_device_id device) {
-    cl_device_fp_config config = 0;
-    return ask(device, CL_DEVICE_DOUBLE_FP_CONFIG, &config, sizeof config) && config != 0;
 }
 
 static bool has_extension(cl_device_id device, const char *name) {
@@ -56,6 +57,7 @@ bool cla_device_describe(cl_platform_id platform, cl_device_id device, clattn_de
     cl_device_local_mem_type local_type = CL_GLOBAL;
     cl_uint units = 0, width = 0;
     cl_ulong global = 0, allocation = 0, local = 0;
+    cl_device_fp_config f64 = 0;
     size_t group = 0;
     *info = (clattn_device_info){.is_opencl = true};
     if (platform)
@@ -71,15 +73,16 @@ bool cla_device_describe(cl_platform_id platform, cl_device_id device, clattn_de
                  ask(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, &group, sizeof group) &&
                  ask(device, CL_DEVICE_GLOBAL_MEM_SIZE, &global, sizeof global) &&
                  ask(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, &allocation, sizeof allocation) &&
-                 ask(device, CL_DEVICE_LOCAL_MEM_SIZE, &local, sizeof local);
-    ask(device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, &width, sizeof width);
-    ask(device, CL_DEVICE_HOST_UNIFIED_MEMORY, &unified, sizeof unified);
-    ask(device, CL_DEVICE_LOCAL_MEM_TYPE, &local_type, sizeof local_type);
+                 ask(device, CL_DEVICE_LOCAL_MEM_SIZE, &local, sizeof local) &&
+                 ask(device, CL_DEVICE_LOCAL_MEM_TYPE, &local_type, sizeof local_type) &&
+                 ask_newer(device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, &width, sizeof width) &&
+                 ask_newer(device, CL_DEVICE_HOST_UNIFIED_MEMORY, &unified, sizeof unified) &&
+                 ask_newer(device, CL_DEVICE_DOUBLE_FP_CONFIG, &f64, sizeof f64);
     info->usable = right && available && compiler;
     info->device_class = type & CL_DEVICE_TYPE_GPU   ? CLATTN_DEVICE_GPU
                          : type & CL_DEVICE_TYPE_CPU ? CLATTN_DEVICE_CPU
                                                      : CLATTN_DEVICE_OTHER;
-    info->has_f64 = has_f64(device);
+    info->has_f64 = f64 != 0;
     info->has_f16 = has_extension(device, "cl_khr_fp16");
     info->least_subgroup = info->device_class == CLATTN_DEVICE_GPU ? least_subgroup(device) : 0;
     info->unified_memory = unified;
@@ -143,12 +146,15 @@ static clattn_status list_devices(found_device **list, size_t *count) {
     cl_uint platform_count = 0;
     *list = NULL;
     *count = 0;
-    if (clGetPlatformIDs(MAX_PLATFORMS, platforms, &platform_count) != CL_SUCCESS)
-        return CLATTN_OK; /* no driver at all */
+    const cl_int code = clGetPlatformIDs(MAX_PLATFORMS, platforms, &platform_count);
+    if (code == NO_PLATFORM)
+        return CLATTN_OK;
+    CLA_TRY_CL(code, "list of OpenCL drivers");
     platform_count = platform_count < MAX_PLATFORMS ? platform_count : MAX_PLATFORMS;
     for (cl_uint p = 0; p < platform_count; p++) {
         cl_uint device_count = 0;
-        if (clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, MAX_DEVICES, devices, &device_count) != CL_SUCCESS)
+        const cl_int asked = clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, MAX_DEVICES, devices, &device_count);
+        if (asked != CL_SUCCESS)
             device_count = 0;
         device_count = device_count < MAX_DEVICES ? device_count : MAX_DEVICES;
         CLA_TRY(cla_realloc(list, *count + device_count + 1, sizeof **list, "devices"));
@@ -163,7 +169,10 @@ static clattn_status list_devices(found_device **list, size_t *count) {
             *f = (found_device){.info = {.is_opencl = true}};
             clGetPlatformInfo(platforms[p], CL_PLATFORM_NAME, sizeof f->info.platform - 1, f->info.platform, NULL);
             snprintf(f->info.spec, sizeof f->info.spec, "opencl:%u:-", p);
-            snprintf(f->info.name, sizeof f->info.name, "(no device)");
+            if (asked == CL_SUCCESS || asked == CL_DEVICE_NOT_FOUND)
+                snprintf(f->info.name, sizeof f->info.name, "(no device)");
+            else
+                snprintf(f->info.name, sizeof f->info.name, "(no device: OpenCL %d)", (int)asked);
         }
     }
 done:
@@ -232,7 +241,8 @@ static clattn_status no_device(const char *spec, const found_device *list, size_
     char text[600] = "";
     for (size_t i = 0; i < count; i++) {
         const size_t at = strlen(text);
-        snprintf(text + at, sizeof text - at, "%s%s (%.60s)", i ? ", " : "", list[i].info.spec, list[i].info.name);
+        snprintf(text + at, sizeof text - at, "%s%s (%.60s%s)", i ? ", " : "", list[i].info.spec, list[i].info.name,
+                 list[i].device && !list[i].info.usable ? ", not usable" : "");
     }
     if (count == 0)
         return cla_error(CLATTN_E_NO_DEVICE,

@@ -206,7 +206,8 @@ static clattn_status make_program(clattn_context *context, const cla_key *key, c
     if (context->cache_folder) {
         digest_of(&t, digest);
         CLA_TRY(cla_program_disk_key(context, key, digest, &p->disk_key));
-        cla_program_restore(context, key, p);
+        if (p->disk_key)
+            cla_program_restore(context, key, p);
     }
     if (!p->program)
         CLA_TRY(build(context, key, &t, &p->program));

@@ -25,27 +25,35 @@ static int64_t seconds(void) {
 
 /* ---- keys ---- */
 
-static void add_info(cla_str *text, clattn_context *context, cl_device_info what) {
+static cl_int add_info(cla_str *text, clattn_context *context, cl_device_info what) {
     char value[512] = "";
-    clGetDeviceInfo(context->device, what, sizeof value - 1, value, NULL);
+    const cl_int code = clGetDeviceInfo(context->device, what, sizeof value - 1, value, NULL);
     cla_str_append(text, "%s\n", value);
+    return code;
+}
+
+/* What a driver says of itself and its device. */
+static cl_int add_device(cla_str *text, clattn_context *context) {
+    static const cl_device_info what[] = {CL_DEVICE_NAME, CL_DEVICE_VENDOR, CL_DEVICE_VERSION, CL_DRIVER_VERSION};
+    cl_platform_id platform = NULL;
+    char value[512] = "";
+    cl_int code = clGetDeviceInfo(context->device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
+    if (code == CL_SUCCESS)
+        code = clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof value - 1, value, NULL);
+    cla_str_append(text, "%s\n", value);
+    for (size_t i = 0; i < sizeof what / sizeof *what && code == CL_SUCCESS; i++)
+        code = add_info(text, context, what[i]);
+    return code;
 }
 
 clattn_status cla_program_disk_key(clattn_context *context, const cla_key *key, const unsigned char *sources,
                                    char **text) {
     clattn_status status = CLATTN_OK;
     cla_str s = {0};
-    cl_platform_id platform = NULL;
-    char value[512] = "";
     *text = NULL;
     cla_str_append(&s, "clattn %s\n%s\n", clattn_version(), context->info.platform);
-    clGetDeviceInfo(context->device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
-    clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof value - 1, value, NULL);
-    cla_str_append(&s, "%s\n", value);
-    add_info(&s, context, CL_DEVICE_NAME);
-    add_info(&s, context, CL_DEVICE_VENDOR);
-    add_info(&s, context, CL_DEVICE_VERSION);
-    add_info(&s, context, CL_DRIVER_VERSION);
+    if (add_device(&s, context) != CL_SUCCESS)
+        goto done; /* another driver's program may not be taken for this one's */
     for (int i = 0; i < CLA_SHA256_BYTES; i++)
         cla_str_append(&s, "%02x", sources[i]);
     cla_str_append(&s, "\n%s\n%s", key->file, key->options);
