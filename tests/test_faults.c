@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Faults in calls of attention, its backward pass, plans and contexts (R11, cases F10, G11, G13): see faults/sweep.h. */
+/* Faults in calls of attention, its backward pass, plans and contexts (R11, cases F10, G11, G13): see faults/sweep.h.
+ */
 #include "faults/sweep.h"
 #include <stdio.h>
 

@@ -223,11 +223,8 @@ static clattn_status step(clattn_context *context, const char *how, float *out) 
     const clattn_tensor hidden[] = {numbers_out(&out, x), numbers_out(&out, x)};
     const clattn_decoder_args args = {
         .x = x, .y = numbers_out(&out, x), .memory = memory, .masks = {.causal = true}, .hidden = hidden};
-    const clattn_decoder_backward_args back = {.forward = args,
-                                               .d_y = x,
-                                               .d_x = numbers_out(&out, x),
-                                               .d_memory = numbers_out(&out, memory),
-                                               .gradients = &d};
+    const clattn_decoder_backward_args back = {
+        .forward = args, .d_y = x, .d_x = numbers_out(&out, x), .d_memory = numbers_out(&out, memory), .gradients = &d};
     clattn_decoder *m = NULL;
     (void)how;
     clattn_status status = clattn_decoder_create(context, &w, &options, &m);

@@ -76,9 +76,9 @@ static bool run_own(clattn_context *unused, const void *data, char text[ORACLE_T
     const problems *p = data;
     clattn_context *context = NULL;
     (void)unused;
-    const bool ran =
-        succeeded(clattn_context_from_opencl(p->queue->context, p->queue->queue, NULL, &context), text) &&
-        oracle_run(p->c[0], context, "fused_lanes", text) && oracle_run(p->c[1], context, "materialised", text);
+    const bool ran = succeeded(clattn_context_from_opencl(p->queue->context, p->queue->queue, NULL, &context), text) &&
+                     oracle_run(p->c[0], context, "fused_lanes", text) &&
+                     oracle_run(p->c[1], context, "materialised", text);
     clattn_context_destroy(context);
     return ran;
 }
@@ -271,8 +271,8 @@ static bool run_tuning(clattn_context *context, const void *data, char text[ORAC
     const problems *p = data;
     const clattn_tuned entry = {.key = "a", .value = "b", .ms = 1, .default_ms = 2};
     clattn_tuned found;
-    if (!succeeded(clattn_tuning_set(context, &entry), text) ||
-        !succeeded(clattn_tuning_save(context, NULL), text) || !oracle_run(p->c[0], context, NULL, text))
+    if (!succeeded(clattn_tuning_set(context, &entry), text) || !succeeded(clattn_tuning_save(context, NULL), text) ||
+        !oracle_run(p->c[0], context, NULL, text))
         return false;
     snprintf(text, ORACLE_TEXT, "the entry is lost");
     return clattn_tuning_entry(context, 0, &found) && strcmp(found.value, "b") == 0;

@@ -23,7 +23,7 @@ typedef struct {
     variant by_four; /* for storage of the type of the sums, laid out in multiples of 4 */
     variant any;     /* for all storage, and all masks */
 } pass;
-enum { QUERIES, KEYS, BIAS, PASSES, ROWS = 64 /* a work-group, of the kernels of rows */ };
+enum { QUERIES, KEYS, BIAS, PASSES };
 typedef struct {
     cla_tile forward; /* whose slices of sums scores have */
     pass passes[PASSES];
@@ -130,14 +130,19 @@ static clattn_status variant_for_bound(const clattn_plan *plan, pass *x, const v
     return v->kernel ? CLATTN_OK : make_variant(plan, x, fours, v);
 }
 
+/* A work-group of the kernels of rows; a power of 2. */
+static int64_t group_of_rows(const clattn_plan *plan) {
+    return cla_group_within(cla_context_device(plan->context), 64);
+}
+
 static clattn_status make_rows(const clattn_plan *plan, const char *kernel, cla_kernel **made) {
     const tiles_state *s = plan->state;
     cla_key key = cla_key_make("attention_tiles_rows.cl", kernel);
     cla_key_define(&key, "REAL", plan->problem.dtype == CLATTN_F64 ? 64 : 32);
-    cla_key_define(&key, "WG", ROWS);
+    cla_key_define(&key, "WG", group_of_rows(plan));
     cla_key_define(&key, "DC", s->forward.dc);
     cla_key_define(&key, "SLICED", s->forward.sliced);
-    return cla_kernel_create(plan->context, &key, ROWS, made);
+    return cla_kernel_create(plan->context, &key, (size_t)group_of_rows(plan), made);
 }
 
 /* ---- plan ---- */
@@ -198,7 +203,7 @@ static clattn_status prepare(const clattn_plan *plan, const cla_lanes_inputs *in
     const tiles_state *s = plan->state;
     const cla_arg args[] = {CLA_ARG_BUFFER(p->o.buffer), CLA_ARG_BUFFER(p->d_o.buffer), CLA_ARG_BUFFER(plan->scratch),
                             CLA_ARG_BUFFER(plan->spans), CLA_ARG_VALUE(*in)};
-    return cla_launch(plan->context, s->prepare, cla_ceil_div(p->N, ROWS) * p->H * p->B, args,
+    return cla_launch(plan->context, s->prepare, cla_ceil_div(p->N, group_of_rows(plan)) * p->H * p->B, args,
                       (int)(sizeof args / sizeof *args));
 }
 

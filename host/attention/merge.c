@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WORK_GROUP = 64 };
+enum { WORK_GROUP = 64 }; /* where the device takes so many */
 
 /* Of rank 4; lse is [1, B, H, N]. */
 typedef struct {
@@ -227,8 +227,9 @@ static clattn_status merge_on_device(clattn_context *context, merging *m) {
     cla_kernel *kernel = NULL;
     cla_key key = cla_key_make("merge.cl", "merge_parts");
     cla_key_define(&key, "REAL", m->dtype == CLATTN_F64 ? 64 : 32);
-    cla_key_define(&key, "WG", WORK_GROUP);
-    CLA_TRY(cla_kernel_create(context, &key, WORK_GROUP, &kernel));
+    const int64_t group = cla_group_within(cla_context_device(context), WORK_GROUP);
+    cla_key_define(&key, "WG", group);
+    CLA_TRY(cla_kernel_create(context, &key, (size_t)group, &kernel));
     if (m->count > MERGE_PARTS)
         CLA_TRY(clattn_buffer_create(context, (size_t)(m->B * m->H * m->N * (m->Dv + 2)) * clattn_dtype_size(m->dtype),
                                      &states));

@@ -2,6 +2,7 @@
 #include "ops/axes.h"
 
 #include "base/mem.h"
+#include "runtime/launch.h"
 #include "tensor/dtype.h"
 #include "tensor/view.h"
 #include "tensor/walk.h"
@@ -11,10 +12,7 @@ enum { GPU_GROUP = 64, GPU_LANES = 4, GROUPS_A_CORE = 8 };
 enum { CHUNK_AT_LEAST = 2048, CHUNK_MOST = 1 << 20, CHUNK_GPU = 4 };
 
 int64_t cla_axes_group(const clattn_device_info *device) {
-    int64_t group = device->device_class == CLATTN_DEVICE_CPU ? 1 : GPU_GROUP;
-    while (group > 1 && (uint64_t)group > device->max_work_group)
-        group /= 2;
-    return group;
+    return cla_group_within(device, device->device_class == CLATTN_DEVICE_CPU ? 1 : GPU_GROUP);
 }
 
 static int lanes_of(const clattn_device_info *device, clattn_dtype sums) {

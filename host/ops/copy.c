@@ -10,7 +10,7 @@
 #include "tensor/view.h"
 #include <math.h>
 
-enum { WORK_GROUP = 64 };
+static int64_t group_of(const clattn_context *context) { return cla_group_within(cla_context_device(context), 64); }
 
 clattn_status cla_copy_kernel(clattn_context *context, bool wide, const char *name, cla_kernel **kernel) {
     *kernel = NULL;
@@ -18,8 +18,8 @@ clattn_status cla_copy_kernel(clattn_context *context, bool wide, const char *na
         return CLATTN_OK;
     cla_key key = cla_key_make("copy.cl", name);
     cla_key_define(&key, "REAL", wide ? 64 : 32);
-    cla_key_define(&key, "WG", WORK_GROUP);
-    return cla_kernel_create(context, &key, WORK_GROUP, kernel);
+    cla_key_define(&key, "WG", group_of(context));
+    return cla_kernel_create(context, &key, (size_t)group_of(context), kernel);
 }
 
 static void *host_of(const clattn_tensor *t) {
@@ -82,7 +82,7 @@ clattn_status cla_copy_strided(clattn_context *context, cla_kernel *kernel, cons
     const cla_copy_args a = args_of(&y, &x);
     const cla_arg args[] = {CLA_ARG_BUFFER(x.buffer), CLA_ARG_BUFFER(y.buffer), CLA_ARG_VALUE(a)};
     set_cost(context, kernel, &y, &x);
-    return cla_launch(context, kernel, cla_ceil_div(n, WORK_GROUP), args, 3);
+    return cla_launch(context, kernel, cla_ceil_div(n, group_of(context)), args, 3);
 }
 
 clattn_status cla_copy_short(clattn_context *context, cla_kernel *kernel, const clattn_tensor *from,
@@ -93,7 +93,7 @@ clattn_status cla_copy_short(clattn_context *context, cla_kernel *kernel, const 
         a.excludes = excludes;
         const cla_arg args[] = {CLA_ARG_BUFFER(from->buffer), CLA_ARG_BUFFER(to->buffer), CLA_ARG_VALUE(a)};
         set_cost(context, kernel, to, from);
-        return cla_launch(context, kernel, cla_ceil_div(clattn_tensor_elements(to), WORK_GROUP), args, 3);
+        return cla_launch(context, kernel, cla_ceil_div(clattn_tensor_elements(to), group_of(context)), args, 3);
     }
     const bool bytes = clattn_dtype_size(from->dtype) == 1;
     const clattn_tensor there = clattn_tensor_slice(*to, 3, 0, from->shape[3]);
@@ -111,7 +111,7 @@ clattn_status cla_copy_pages(clattn_context *context, cla_kernel *kernel, const 
     const cla_arg args[] = {CLA_ARG_BUFFER(from->buffer), CLA_ARG_BUFFER(to->buffer), CLA_ARG_BUFFER(paging->table),
                             CLA_ARG_BUFFER(paging->spans), CLA_ARG_VALUE(a)};
     set_cost(context, kernel, to, from);
-    return cla_launch(context, kernel, cla_ceil_div(clattn_tensor_elements(to), WORK_GROUP), args, 5);
+    return cla_launch(context, kernel, cla_ceil_div(clattn_tensor_elements(to), group_of(context)), args, 5);
 }
 
 clattn_status cla_fill_strided(clattn_context *context, cla_kernel *kernel, bool wide, const clattn_tensor *to,
@@ -128,5 +128,5 @@ clattn_status cla_fill_strided(clattn_context *context, cla_kernel *kernel, bool
     const cla_arg bits = wide ? CLA_ARG_VALUE(value) : CLA_ARG_VALUE(single);
     const cla_arg args[] = {bits, CLA_ARG_BUFFER(y.buffer), CLA_ARG_VALUE(a)};
     set_cost(context, kernel, &y, NULL);
-    return cla_launch(context, kernel, cla_ceil_div(clattn_tensor_elements(&y), WORK_GROUP), args, 3);
+    return cla_launch(context, kernel, cla_ceil_div(clattn_tensor_elements(&y), group_of(context)), args, 3);
 }

@@ -60,7 +60,8 @@ static clattn_status multiply(clattn_context *context, const cla_linear *a) {
 /* y = act(product + bias); the product may lie in y. */
 static clattn_status finish(clattn_context *context, const cla_linear *a, const clattn_tensor *product) {
     clattn_status status = CLATTN_OK;
-    const int64_t group = cla_context_device(context)->device_class == CLATTN_DEVICE_CPU ? CPU_GROUP : GPU_GROUP;
+    const clattn_device_info *device = cla_context_device(context);
+    const int64_t group = cla_group_within(device, device->device_class == CLATTN_DEVICE_CPU ? CPU_GROUP : GPU_GROUP);
     cla_kernel *kernel = NULL;
     cla_linear b = *a;
     cla_key key = cla_key_make("linear_parts.cl", "bias_act");

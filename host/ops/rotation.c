@@ -8,7 +8,7 @@
 #include "tensor/dtype.h"
 #include "tensor/view.h"
 
-enum { WORK_GROUP = 64 };
+static int64_t group_of(const clattn_context *context) { return cla_group_within(cla_context_device(context), 64); }
 
 static bool is_wide(const cla_rotation *a) {
     const bool of_tables =
@@ -79,7 +79,7 @@ clattn_status cla_rotation_prepare(clattn_context *context, const cla_rotation *
     CLA_CHECK(!wide || cla_context_device(context)->has_f64, CLATTN_E_UNSUPPORTED,
               "f64 needs cl_khr_fp64, which %s lacks", cla_context_device(context)->name);
     const bool blocks = cla_is_quantised(rotations[0].y.dtype), by_row = is_by_row(context) && !blocks;
-    const size_t group = by_row ? 1 : WORK_GROUP;
+    const size_t group = by_row ? 1 : (size_t)group_of(context);
     cla_key key = cla_key_make("cache.cl", blocks ? "rotate_to_blocks" : "rotate_rows");
     cla_key_define(&key, "REAL", wide ? 64 : 32);
     cla_key_define(&key, "WG", (int64_t)group);
@@ -130,7 +130,8 @@ static clattn_status launch_blocks(clattn_context *context, const cla_rotation_j
                             CLA_ARG_BUFFER(job->rows),
                             CLA_ARG_BUFFER(job->places),
                             CLA_ARG_VALUE(a)};
-    return cla_launch(context, job->kernel, cla_ceil_div(items, WORK_GROUP), args, (int)(sizeof args / sizeof *args));
+    return cla_launch(context, job->kernel, cla_ceil_div(items, group_of(context)), args,
+                      (int)(sizeof args / sizeof *args));
 }
 
 static clattn_status launch_rows(clattn_context *context, const cla_rotation_job *job) {
@@ -157,7 +158,7 @@ static clattn_status launch_rows(clattn_context *context, const cla_rotation_job
                             CLA_ARG_BUFFER(job->rows),
                             CLA_ARG_BUFFER(job->places),
                             CLA_ARG_VALUE(a)};
-    return cla_launch(context, job->kernel, by_row ? items : cla_ceil_div(items, WORK_GROUP), args,
+    return cla_launch(context, job->kernel, by_row ? items : cla_ceil_div(items, group_of(context)), args,
                       (int)(sizeof args / sizeof *args));
 }
 

@@ -9,12 +9,9 @@
 enum { CPU_GROUP = 32, GPU_GROUP = 64, GPU_GROUP_LONG = 256, LONG_ROW = 1024 };
 
 int64_t cla_softmax_work_group(const clattn_device_info *device, int64_t keys) {
-    int64_t group = device->device_class == CLATTN_DEVICE_CPU ? CPU_GROUP
-                    : keys < LONG_ROW                         ? GPU_GROUP
-                                                              : GPU_GROUP_LONG;
-    while (group > 1 && (uint64_t)group > device->max_work_group)
-        group /= 2;
-    return group;
+    return cla_group_within(device, device->device_class == CLATTN_DEVICE_CPU ? CPU_GROUP
+                                    : keys < LONG_ROW                         ? GPU_GROUP
+                                                                              : GPU_GROUP_LONG);
 }
 
 static clattn_status make(clattn_context *context, const cla_softmax_key *k, const cla_softmax *softmax,

@@ -29,6 +29,13 @@ clattn_status cla_queue_end(clattn_context *context, cl_event *event) {
     return cla_cl_error(clEnqueueMarkerWithWaitList(context->queue, 0, NULL, event), "marker");
 }
 
+int64_t cla_group_within(const clattn_device_info *device, int64_t most) {
+    int64_t group = most;
+    while (group > 1 && (uint64_t)group > device->max_work_group)
+        group /= 2;
+    return group;
+}
+
 static clattn_status set_args(cla_kernel *kernel, const cla_arg *args, int count) {
     clattn_status status = CLATTN_OK;
     for (int i = 0; i < count; i++) {

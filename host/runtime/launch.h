@@ -14,6 +14,8 @@ typedef struct cla_arg {
 #define CLA_ARG_BUFFER(b) ((cla_arg){.buffer = (b)})
 #define CLA_ARG_VALUE(v) ((cla_arg){.value = &(v), .bytes = sizeof(v)})
 
+/* Work-items of a group: `most`, a power of 2, halved until the device takes so many. */
+int64_t cla_group_within(const clattn_device_info *device, int64_t most);
 /* What a launch computes and moves at least, for the profile and for the bound of launches; 0: not known. Of the next
  * launches too. */
 void cla_kernel_cost(cla_kernel *kernel, double operations, double moved_bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A library that stands between a program, CLBlast included, and the OpenCL loader: it counts calls, lets the n-th fail,
- * reports a smaller device than there is and holds programs to it, and knows every live object. Test programs link it
- * before OpenCL; any other program can be run with it preloaded (see from_environment in interpose.c). */
+/* A library that stands between a program, CLBlast included, and the OpenCL loader: it counts calls, lets the n-th
+ * fail, reports a smaller device than there is and holds programs to it, and knows every live object. Test programs
+ * link it before OpenCL; any other program can be run with it preloaded (see from_environment in interpose.c). */
 #ifndef FAULTS_H
 #define FAULTS_H
 

@@ -411,9 +411,8 @@ __attribute__((constructor)) static void from_environment(void) {
                                   .no_platform = strstr(text, "no_platform"),
                                   .no_device = strstr(text, "no_device"),
                                   .gpu = strstr(text, "gpu")});
-    faults_arm(&(faults_plan){.at = (int)number_after(text, "at="),
-                              .code = code ? atoi(code + 1) : 0,
-                              .lasting = strstr(text, "lasting")});
+    faults_arm(&(faults_plan){
+        .at = (int)number_after(text, "at="), .code = code ? atoi(code + 1) : 0, .lasting = strstr(text, "lasting")});
     if (strstr(text, "tell"))
         atexit(tell);
 }

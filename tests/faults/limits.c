@@ -5,9 +5,7 @@
 
 faults_limits faults_limited;
 
-void faults_limit(const faults_limits *limits) {
-    faults_limited = limits ? *limits : (faults_limits){.work_group = 0};
-}
+void faults_limit(const faults_limits *limits) { faults_limited = limits ? *limits : (faults_limits){.work_group = 0}; }
 
 static void lower(void *value, size_t count, size_t most) {
     size_t *sizes = value;

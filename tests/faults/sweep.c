@@ -12,26 +12,42 @@
 /* ---- memory of the host: the linker's --wrap puts these in the place of base/mem.c's and of the C library's ---- */
 
 static _Thread_local bool no_memory; /* the next call of the C library fails */
+static _Atomic int blocks;           /* of the library, not given back */
+
+static clattn_status counted(clattn_status status) {
+    blocks += status == CLATTN_OK;
+    return status;
+}
 
 clattn_status __real_cla_alloc(size_t count, size_t size, const char *what, void *out);
 clattn_status __wrap_cla_alloc(size_t count, size_t size, const char *what, void *out);
 clattn_status __wrap_cla_alloc(size_t count, size_t size, const char *what, void *out) {
     no_memory = faults_fail("calloc");
-    return __real_cla_alloc(count, size, what, out);
+    return counted(__real_cla_alloc(count, size, what, out));
 }
 
 clattn_status __real_cla_realloc(void *in_out, size_t count, size_t size, const char *what);
 clattn_status __wrap_cla_realloc(void *in_out, size_t count, size_t size, const char *what);
 clattn_status __wrap_cla_realloc(void *in_out, size_t count, size_t size, const char *what) {
+    void *before;
+    memcpy(&before, in_out, sizeof before);
     no_memory = faults_fail("realloc");
-    return __real_cla_realloc(in_out, count, size, what);
+    const clattn_status status = __real_cla_realloc(in_out, count, size, what);
+    return before ? status : counted(status);
 }
 
 clattn_status __real_cla_alloc_aligned(size_t bytes, const char *what, void *out);
 clattn_status __wrap_cla_alloc_aligned(size_t bytes, const char *what, void *out);
 clattn_status __wrap_cla_alloc_aligned(size_t bytes, const char *what, void *out) {
     no_memory = faults_fail("aligned_alloc");
-    return __real_cla_alloc_aligned(bytes, what, out);
+    return counted(__real_cla_alloc_aligned(bytes, what, out));
+}
+
+void __real_cla_free(void *pointer);
+void __wrap_cla_free(void *pointer);
+void __wrap_cla_free(void *pointer) {
+    blocks -= pointer != NULL;
+    __real_cla_free(pointer);
 }
 
 static bool fails_now(void) {
@@ -59,7 +75,7 @@ void *__wrap_aligned_alloc(size_t alignment, size_t size) {
 enum {
     MOST_SECONDS = 20, /* of a run on a lost device, which takes milliseconds; machines may be slow */
     HANGS = 400,       /* seconds: of others, in which kernels may have to be compiled */
-    CI_RUNS = 16,      /* of each kind, for a program that makes more calls */
+    CI_RUNS = 12,      /* of each kind, for a program that makes more calls */
     FUNCTIONS = 64
 };
 
@@ -67,8 +83,9 @@ enum {
 typedef struct {
     const run_of *of;
     clattn_context *warm; /* shared by all runs; NULL: each has its own */
-    int live;       /* objects before */
-    uint64_t bytes; /* that a context keeps when nothing fails */
+    int live;             /* objects before */
+    int blocks;           /* and memory of the host */
+    uint64_t bytes;       /* that a context keeps when nothing fails */
     int injected, errors;
     struct {
         const char *name;
@@ -126,6 +143,7 @@ static void expect_clean(const char *where, const tally *t) {
     if (t->warm)
         return;
     cr_expect_eq(faults_live(false, live, sizeof live), t->live, "%s: left behind: %s", where, live);
+    cr_expect_eq(blocks, t->blocks, "%s: %d blocks of memory are left behind", where, blocks - t->blocks);
     cr_expect_eq(seen.strays, 0, "%s: %d objects released that do not live", where, seen.strays);
 }
 
@@ -195,10 +213,8 @@ static void each_call(tally *t, int calls, bool lasting) {
     const int step = codes || wanted("all") ? 1 : (calls + CI_RUNS - 1) / CI_RUNS;
     for (int at = 1, n = 0; at <= calls; at += step, n++)
         for (int turn = 0, turns = 1; turn < turns; turn++) {
-            const faults_plan plan = {.at = at,
-                                      .code = lasting ? CL_OUT_OF_RESOURCES : 0,
-                                      .turn = codes ? turn : n,
-                                      .lasting = lasting};
+            const faults_plan plan = {
+                .at = at, .code = lasting ? CL_OUT_OF_RESOURCES : 0, .turn = codes ? turn : n, .lasting = lasting};
             const int known = one(t, &plan);
             turns = codes && !lasting ? known : 1;
         }
@@ -238,7 +254,7 @@ void sweep(const run_of *r) {
     char text[ORACLE_TEXT] = "";
     const double start = seconds();
     clattn_context *context = NULL;
-    t = (tally){.of = r, .live = faults_live(false, text, sizeof text)};
+    t = (tally){.of = r, .live = faults_live(false, text, sizeof text), .blocks = blocks};
     if (clattn_context_create(r->device ? r->device : "opencl", NULL, &context) != CLATTN_OK)
         cr_skip_test("no OpenCL device");
     clattn_context_destroy(context);

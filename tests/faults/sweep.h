@@ -19,8 +19,8 @@ typedef struct run_of {
     bool (*right)(const void *data, char text[ORACLE_TEXT]);
 } run_of;
 
-/* Some of the calls, with one code each; all calls where the environment's FAULTS is "all", all codes of all calls where
- * it is "codes". Prints a line of figures. */
+/* Some of the calls, with one code each; all calls where the environment's FAULTS is "all", all codes of all calls
+ * where it is "codes". Prints a line of figures. */
 void sweep(const run_of *r);
 
 /* CLATTN_OK gives true, else the text of a failing run. */
