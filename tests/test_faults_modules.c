@@ -84,7 +84,9 @@ static clattn_multihead_weights heads(void) {
                                       .out_bias = numbers_vector(E)};
 }
 
-static clattn_norm_weights norm(void) { return (clattn_norm_weights){numbers_vector(E), numbers_vector(E)}; }
+static clattn_norm_weights norm(void) {
+    return (clattn_norm_weights){.weight = numbers_vector(E), .bias = numbers_vector(E)};
+}
 
 static clattn_feedforward_weights feed(void) {
     return (clattn_feedforward_weights){.linear1 = numbers_matrix(F, E),
