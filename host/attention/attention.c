@@ -129,7 +129,8 @@ static clattn_status build(clattn_plan *plan, const char *name, const char *vari
     CLA_TRY(cla_variant_check(name, variant));
     const cla_algorithm *algorithm = NULL;
     plan->tuned = cla_algorithm_tuned(plan, name, variant, &tuned);
-    CLA_TRY(cla_algorithm_choose(&plan->problem, device, name, plan->tuned ? &tuned : NULL, &plan->text, &algorithm));
+    CLA_TRY(cla_algorithm_choose(&plan->problem, device, name, plan->tuned ? &tuned : NULL, plan->refused, &plan->text,
+                                 &algorithm));
     plan->tuned = plan->tuned && strcmp(algorithm->name, tuned.value) == 0;
     if (cla_problem_no_rows(&plan->problem) || cla_problem_no_keys(&plan->problem)) {
         cla_str_append(&plan->text, "no query, or no key: nothing but a fill\n");
@@ -167,7 +168,7 @@ done:
 }
 
 /* Of plan->problem. What the tuner's record chose and the device refuses is as if it were not recorded. */
-static clattn_status build_plan(clattn_plan *plan, const char *name, const char *variant, bool caller_workspace) {
+static clattn_status build_tuned(clattn_plan *plan, const char *name, const char *variant, bool caller_workspace) {
     clattn_status status = build(plan, name, variant, caller_workspace);
     if (status == CLATTN_OK || !plan->tuned)
         return status;
@@ -175,6 +176,34 @@ static clattn_status build_plan(clattn_plan *plan, const char *name, const char 
     cla_str_append(&plan->text, "what the tuner recorded fails here, so the default is taken: %.200s\n",
                    clattn_last_error());
     return build(plan, name, "default", caller_workspace);
+}
+
+/* Its bit; 0: none was chosen. */
+static unsigned bit_of(const clattn_plan *plan) {
+    for (unsigned i = 0; plan->algorithm && cla_algorithm_at(plan->problem.backward, i); i++)
+        if (cla_algorithm_at(plan->problem.backward, i) == plan->algorithm)
+            return 1U << i;
+    return 0;
+}
+
+/* Where nobody asked for one by name, the next takes the place of an algorithm that the device's compiler or limits for
+ * kernels refuse. When none is left, the first one's failure is told. */
+static clattn_status build_plan(clattn_plan *plan, const char *name, const char *variant, bool caller_workspace) {
+    char first[512];
+    clattn_status status = build_tuned(plan, name, variant, caller_workspace);
+    const clattn_status first_status = status;
+    snprintf(first, sizeof first, "%s", status == CLATTN_OK ? "" : clattn_last_error());
+    for (unsigned refused = 0; (status == CLATTN_E_LIMIT || status == CLATTN_E_BUILD) && !(name && *name);) {
+        const unsigned bit = bit_of(plan);
+        if (!bit)
+            break;
+        const char *failed = plan->algorithm->name;
+        release(plan);
+        plan->refused = refused |= bit;
+        cla_str_append(&plan->text, "%s fails here, so another is taken: %.200s\n", failed, clattn_last_error());
+        status = build(plan, name, "default", caller_workspace);
+    }
+    return status == CLATTN_OK || !plan->refused ? status : cla_error(first_status, "%s", first);
 }
 
 /* Of one of the two passes; the other's args are NULL. */

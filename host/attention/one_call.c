@@ -38,7 +38,7 @@ static clattn_status call(clattn_context *context, cla_problem *p, const cla_ask
     CLA_CHECK(!caller_workspace, CLATTN_E_ARGUMENT, "caller_workspace: is for plans; use max_workspace here");
     CLA_TRY(cla_variant_check(asked->algorithm, asked->variant));
     if (cla_problem_no_rows(p) && !p->backward) /* nothing to write: the device is left alone */
-        status = cla_algorithm_choose(p, cla_context_device(context), asked->algorithm, NULL, &text, &algorithm);
+        status = cla_algorithm_choose(p, cla_context_device(context), asked->algorithm, NULL, 0, &text, &algorithm);
     else
         status = cla_context_is_cpu(context) ? run(context, p, asked) : run_staged(context, p, asked);
 done:

@@ -23,6 +23,7 @@ struct clattn_plan {
     cla_variant *variants;          /* of the algorithm, for this problem; NULL: it has one way */
     size_t variant_count, variant;  /* variant: the index of the one that is taken; 0: the default */
     bool tuned;                     /* the tuner's record chose the algorithm or the variant */
+    unsigned refused;               /* bit i: algorithm i of the table failed on this device */
     unsigned tuning_changes;        /* of that record, when the plan was made */
     char variant_key[CLA_CLASS_KEY], algorithm_key[CLA_CLASS_KEY]; /* what they are recorded under */
     cla_kernel *fill, *copy;                                       /* where algorithm is NULL */
