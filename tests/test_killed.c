@@ -53,9 +53,12 @@ static const clattn_array *array_of(int version) {
 }
 
 static int version_of(const clattn_array *array) {
-    const int32_t *x = array->data;
+    static int32_t x[ELEMENTS]; /* bytes of a cache lie anywhere */
+    if (array->bytes != BYTES)
+        return -1;
+    memcpy(x, array->data, BYTES);
     for (int i = 0; i < ELEMENTS; i++)
-        if (array->bytes != BYTES || x[i] != x[0])
+        if (x[i] != x[0])
             return -1;
     return x[0];
 }
