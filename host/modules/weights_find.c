@@ -112,6 +112,7 @@ clattn_status clattn_encoder_layer_weights_find(const clattn_parameters *p, cons
                                                 clattn_encoder_layer_weights *w) {
     clattn_status status = CLATTN_OK;
     CLA_CHECK(p && w, CLATTN_E_ARGUMENT, "encoder_layer_weights_find: %s is NULL", p ? "weights" : "parameters");
+    *w = (clattn_encoder_layer_weights){0};
     CLA_TRY(find_attention(p, prefix, "self_attn.", &w->self_attn));
     CLA_TRY(clattn_feedforward_weights_find(p, prefix, &w->feedforward));
     CLA_TRY(find_norm(p, prefix, "norm1.", &w->norm1));
@@ -124,6 +125,7 @@ clattn_status clattn_decoder_layer_weights_find(const clattn_parameters *p, cons
                                                 clattn_decoder_layer_weights *w) {
     clattn_status status = CLATTN_OK;
     CLA_CHECK(p && w, CLATTN_E_ARGUMENT, "decoder_layer_weights_find: %s is NULL", p ? "weights" : "parameters");
+    *w = (clattn_decoder_layer_weights){0};
     CLA_TRY(find_attention(p, prefix, "self_attn.", &w->self_attn));
     CLA_TRY(find_attention(p, prefix, "multihead_attn.", &w->cross_attn));
     CLA_TRY(clattn_feedforward_weights_find(p, prefix, &w->feedforward));
