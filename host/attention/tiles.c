@@ -90,9 +90,9 @@ static const row backward_rows[] = {
     {4, 64, LAST, 0, {8, 8, 4, 4, 0, 16, 2, false, false}},
     {4, 64, LAST, 0, {4, 8, 4, 4, 0, 8, 2, false, false}},
     {4, 32, LAST, 0, {4, 4, 4, 4, 0, 8, 2, false, false}},
-    {8, 32, BUT_XE, 0, {16, 8, 4, 4, 0, 16, 1, false, false}},
-    {8, 32, XE | XE_128, 0, {16, 8, 2, 4, 0, 16, 1, false, false}},
-    {8, 64, BUT_XE, 0, {8, 16, 4, 4, 0, 16, 1, false, false}},
+    {8, 32, WAVE64, 0, {16, 8, 4, 4, 0, 16, 1, false, false}},
+    {8, 32, WARP32 | XE | XE_128 | UNKNOWN, 0, {16, 8, 2, 4, 0, 16, 1, false, false}}, /* with 4 rows it spills */
+    {8, 64, WAVE64, 0, {8, 16, 4, 4, 0, 16, 1, false, false}},
     {8, 64, LAST, 0, {8, 8, 4, 4, 0, 8, 2, false, false}},
     {8, 32, LAST, 0, {4, 8, 4, 4, 0, 8, 1, false, false}},
     {8, 16, LAST, 0, {4, 4, 4, 4, 0, 8, 1, false, false}},
