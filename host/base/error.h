@@ -23,8 +23,7 @@ void cla_error_prefix(const char *format, ...) CLA_PRINTF(1, 2);
 /* CLATTN_E_UNSUPPORTED where a struct of the caller's has something in `reserved`. */
 clattn_status cla_reserved_zero(const uint64_t *words, size_t count, const char *type);
 #define CLA_RESERVED(type, pointer)                                                                                    \
-    cla_reserved_zero((true ? (pointer) : (const type *)NULL)->reserved,                                               \
-                      sizeof((type *)NULL)->reserved / sizeof(uint64_t), #type)
+    cla_reserved_zero((pointer)->reserved, sizeof(pointer)->reserved / sizeof(uint64_t), #type)
 
 #define CLA_CHECK(condition, code, ...)                                                                                \
     do {                                                                                                               \
