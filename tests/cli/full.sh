@@ -18,6 +18,7 @@ limited() {
     (
         trap '' XFSZ
         ulimit -f 1
+        export GCOV_PREFIX="$work/counts" # where branches are counted, theirs would end in the middle too
         "$@" 2>&1 >/dev/null
         echo "status $?"
     ) | cat >"$work/err"

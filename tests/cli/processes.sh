@@ -40,7 +40,7 @@ POCL_CACHE_DIR=$warm
 # ---- killed; the driver's cache is the tests', and warm ----
 for moment in 0.05 0.1 0.2 0.3 0.4 0.6 0.8 1.2; do
     rm -rf "$work/cache"
-    cases >"$work/out" 2>&1 &
+    GCOV_PREFIX=$work/counts cases >"$work/out" 2>&1 & # where branches are counted, not of one that is killed
     child=$!
     sleep "$moment"
     kill -KILL "$child" 2>/dev/null
