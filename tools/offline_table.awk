@@ -10,6 +10,7 @@ BEGIN {
     class_title["default"] = "### First choices"
     class_title["fallback"] = "### What comes next where a device refuses the first choice"
     class_title["tuned"] = "### Other rows of the table, which only a tuner takes"
+    wanted["attention_tiles_queries"] = "dQ"; wanted["attention_tiles_keys"] = "dK, dV"; wanted["attention_tiles_bias"] = "d bias"
 }
 
 function define(options, name,    x) {
@@ -17,6 +18,16 @@ function define(options, name,    x) {
     x = substr(options, RSTART, RLENGTH)
     sub(/.*=/, "", x)
     return x + 0
+}
+function tile_name(o) {
+    return define(o, "TR") " x " define(o, "TC") ", " define(o, "NR") " x " define(o, "NC") ", " define(o, "DC") ", " define(o, "JC") ", " \
+        define(o, "NV") (define(o, "SLICED") ? ", s" : "") (define(o, "PREFETCH") ? ", p" : "")
+}
+function kind_of(file, dtype, storage, masks, o,    kind) {
+    kind = (storage == "any" ? "any" : dtype) ", " (masks == 0 ? "none" : masks == 1 ? "interval" : masks == 2 ? "scores" : "both")
+    if (storage == "any" && masks > 0) kind = "any, some"
+    if (storage == "any" && dtype == "f64") kind = kind ", f64"
+    return kind (define(o, "DROPOUT") ? ", dropout" : "")
 }
 function bare(options) { gsub(/ -DHINT=[^ ]*| -cl-intel[^ ]*| -cl-std=[^ ]*| -w|-cl-std=[^ ]*/, "", options); return options }
 function least(a, b) { return a < b ? a : b }
@@ -88,15 +99,15 @@ FNR == NR {
 
     cell = registers[key] (loss ? " **(" spilled[key] "; " private[key] ")**" : "") ", " groups " = " share " %"
     o = options
-    if (file == "attention_tiles.cl") {
-        name = define(o, "TR") " x " define(o, "TC") ", " define(o, "NR") " x " define(o, "NC") ", " define(o, "DC") ", " define(o, "JC") ", " \
-            define(o, "NV") (define(o, "SLICED") ? ", s" : "") (define(o, "PREFETCH") ? ", p" : "")
-        kind = (storage == "any" ? "any" : dtype) ", " (masks == 0 ? "none" : masks == 1 ? "interval" : masks == 2 ? "scores" : "both")
-        if (storage == "any" && masks > 0) kind = "any, some"
-        if (storage == "any" && dtype == "f64") kind = kind ", f64"
-        row = name " | " kind
+    if (file ~ /^attention_tiles(_backward|_bias)?\.cl$/) {
+        row = tile_name(o) " | " kind_of(file, dtype, storage, masks, o)
+        if (file != "attention_tiles.cl") {
+            row = tile_name(o) " | " wanted[kernel] ": " kind_of(file, dtype, define(o, "STAGED") ? "any" : "native", define(o, "MASKS"), o)
+            choice = "gradients"
+        }
     } else {
-        row = kernel " | " (file == "peak.cl" ? "f32" : dtype) (file == "softmax.cl" ? ", masks " define(o, "MASKS") : "") (define(o, "STAGED") ? ", any storage" : "")
+        row = kernel " | " (file == "peak.cl" ? "f32" : dtype) (o ~ / -DMASKS=/ ? ", masks " define(o, "MASKS") : "") (define(o, "STAGED") ? ", any storage" : "") \
+            (define(o, "DROPOUT") ? ", dropout" : "")
         choice = "other"
     }
     if (!((choice, row) in known)) { known[choice, row] = 1; rows[choice, ++count[choice]] = row }
@@ -122,6 +133,7 @@ END {
     write_table("default", class_title["default"], "tile | storage, masks")
     write_table("fallback", class_title["fallback"], "tile | storage, masks")
     write_table("tuned", class_title["tuned"], "tile | storage, masks")
+    write_table("gradients", "### Gradients by fused_tiles", "tile | wanted, storage, masks")
     write_table("other", "### The other kernels", "kernel | sums")
     exit wrongs > 0
 }
