@@ -31,10 +31,10 @@ static const struct {
 };
 
 /* Codes above -1000 are OpenCL's. */
-static clattn_status clblast_error(int code, const char *what) {
+static clattn_status clblast_error(clattn_context *context, int code, const char *what) {
     const char *name = "a code without a name here";
     if (code > -1000)
-        return cla_cl_error(code, what);
+        return cla_enqueued(context, code, what);
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
         if (codes[i].code == code)
             name = codes[i].name;
@@ -55,14 +55,14 @@ static struct {
     int count;
 } clblast = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static clattn_status override(const clattn_context *context, CLBlastPrecision precision, const char *kernel,
-                              size_t count, const char **names, const size_t *values) {
+static clattn_status override(clattn_context *context, CLBlastPrecision precision, const char *kernel, size_t count,
+                              const char **names, const size_t *values) {
     const CLBlastStatusCode code = CLBlastOverrideParameters(context->device, kernel, precision, count, names, values);
-    return code == CLBlastSuccess ? CLATTN_OK : clblast_error(code, "CLBlast's parameters");
+    return code == CLBlastSuccess ? CLATTN_OK : clblast_error(context, code, "CLBlast's parameters");
 }
 
 /* The direct kernel has no temporary buffers. It is taken where m n k is below this cubed. */
-static clattn_status prepare(const clattn_context *context, CLBlastPrecision precision, const cla_gemm_set *set) {
+static clattn_status prepare(clattn_context *context, CLBlastPrecision precision, const cla_gemm_set *set) {
     static const char *routine_names[] = {"XGEMM_MIN_INDIRECT_SIZE"};
     static const size_t routine[] = {2000000};
     const char *names[CLA_GEMM_PARAMETERS];
@@ -236,7 +236,7 @@ static clattn_status enqueue(clattn_context *context, const cla_gemm *g, const c
         char what[160];
         snprintf(what, sizeof what, "gemm of m %lld, n %lld, k %lld, batch %lld", (long long)g->m, (long long)g->n,
                  (long long)g->k, (long long)batch->size);
-        CLA_TRY(clblast_error(code, what));
+        CLA_TRY(clblast_error(context, code, what));
     }
     if (event)
         cla_profile_add(context, "clblast_gemm", event,
@@ -256,9 +256,10 @@ static clattn_status enqueue_zeros(clattn_context *context, const cla_gemm *g, c
     const size_t bytes = (size_t)((rows == 1 ? g->m * g->n : g->n) * size);
     for (int64_t i = 0; i < batch->size * rows; i++) {
         const int64_t at = g->c.offset + i / rows * batch->c + i % rows * g->c.ld;
-        CLA_TRY_CL(clEnqueueFillBuffer(context->queue, g->c.buffer->memory, &zero, (size_t)size, (size_t)(at * size),
-                                       bytes, 0, NULL, NULL),
-                   "gemm of no terms");
+        CLA_TRY(cla_enqueued(context,
+                             clEnqueueFillBuffer(context->queue, g->c.buffer->memory, &zero, (size_t)size,
+                                                 (size_t)(at * size), bytes, 0, NULL, NULL),
+                             "gemm of no terms"));
     }
     CLA_TRY(cla_queue_barrier(context));
 done:
@@ -296,7 +297,7 @@ static clattn_status enqueue_pieces(clattn_context *context, const cla_gemm *g, 
                 one.c.offset += first * batch->c + row * g->c.ld + column;
                 CLA_TRY(enqueue(context, &one, &piece));
                 if (rows < g->m || matrices < batch->size) /* drivers may hand several launches over as one */
-                    CLA_TRY_CL(clFlush(context->queue), "gemm");
+                    CLA_TRY(cla_enqueued(context, clFlush(context->queue), "gemm"));
             }
 done:
     return status;
@@ -310,6 +311,7 @@ clattn_status cla_gemm_batched(clattn_context *context, const cla_gemm *gemm) {
     assert(context->queue);
     if (g.m == 0 || g.n == 0 || (g.k == 0 && g.add))
         goto done;
+    CLA_TRY(cla_context_usable(context));
     simplify(&g);
     CLA_TRY(check(&g));
     for (int i = 1; i < CLA_GEMM_AXES; i++)

@@ -99,7 +99,7 @@ clattn_status cla_staging_end(cla_staging *staging, clattn_status status) {
         CLA_TRY(clattn_context_sync(staging->context)); /* inputs are the caller's again */
 done:
     if (status != CLATTN_OK && staging->count > 0)
-        clattn_context_sync(staging->context);
+        cla_context_settle(staging->context);
     for (size_t i = 0; i < staging->count; i++)
         clattn_buffer_destroy(staging->stretches[i].buffer);
     staging->count = 0;

@@ -44,6 +44,7 @@ static clattn_status make_memory(clattn_buffer *b, cl_mem_flags flags, void *hos
 static clattn_status create(clattn_context *context, const void *data, size_t bytes, clattn_buffer **buffer) {
     clattn_status status = CLATTN_OK;
     clattn_buffer *b = NULL;
+    CLA_TRY(cla_context_usable(context));
     CLA_TRY(check_limits(context, bytes));
     CLA_TRY(new_buffer(context, bytes, &b));
     if (context->cl) {
@@ -89,6 +90,7 @@ clattn_status cla_buffer_wrap(clattn_context *context, void *host, size_t bytes,
             CLA_TRY(clattn_buffer_upload(*buffer, 0, host, bytes));
         goto done;
     }
+    CLA_TRY(cla_context_usable(context));
     CLA_TRY(check_limits(context, bytes));
     CLA_TRY(new_buffer(context, bytes, &b));
     b->in_place = true;
@@ -116,11 +118,13 @@ clattn_status cla_buffer_bring_back(clattn_buffer *buffer, void *host, size_t by
     CLA_TRY(cla_queue_barrier(buffer->context));
     if (buffer->in_place) {
         void *p = clEnqueueMapBuffer(queue, buffer->memory, CL_FALSE, CL_MAP_READ, 0, bytes, 0, NULL, NULL, &code);
-        CLA_TRY_CL(code, "map");
+        CLA_TRY(cla_enqueued(buffer->context, code, "map"));
         CLA_TRY(cla_queue_barrier(buffer->context));
-        CLA_TRY_CL(clEnqueueUnmapMemObject(queue, buffer->memory, p, 0, NULL, NULL), "unmap");
+        code = clEnqueueUnmapMemObject(queue, buffer->memory, p, 0, NULL, NULL);
+        CLA_TRY(cla_enqueued(buffer->context, code, "unmap"));
     } else {
-        CLA_TRY_CL(clEnqueueReadBuffer(queue, buffer->memory, CL_FALSE, 0, bytes, host, 0, NULL, NULL), "read back");
+        code = clEnqueueReadBuffer(queue, buffer->memory, CL_FALSE, 0, bytes, host, 0, NULL, NULL);
+        CLA_TRY(cla_enqueued(buffer->context, code, "read back"));
     }
     CLA_TRY(cla_queue_barrier(buffer->context));
 done:
@@ -186,9 +190,10 @@ clattn_status clattn_buffer_upload(clattn_buffer *buffer, size_t offset_bytes, c
         goto done;
     }
     CLA_TRY(cla_queue_barrier(buffer->context));
-    CLA_TRY_CL(
+    CLA_TRY(cla_waited(
+        buffer->context,
         clEnqueueWriteBuffer(buffer->context->queue, buffer->memory, CL_TRUE, offset_bytes, bytes, data, 0, NULL, NULL),
-        "upload");
+        "upload"));
 done:
     return status;
 }
@@ -204,9 +209,10 @@ clattn_status clattn_buffer_download(clattn_buffer *buffer, size_t offset_bytes,
         goto done;
     }
     CLA_TRY(cla_queue_barrier(buffer->context));
-    CLA_TRY_CL(
+    CLA_TRY(cla_waited(
+        buffer->context,
         clEnqueueReadBuffer(buffer->context->queue, buffer->memory, CL_TRUE, offset_bytes, bytes, data, 0, NULL, NULL),
-        "download");
+        "download"));
     cla_programs_waited(buffer->context);
 done:
     return status;

@@ -14,6 +14,8 @@ clattn_status cla_buffer_create_from(clattn_context *context, const void *data, 
 clattn_status cla_buffer_bring_back(clattn_buffer *buffer, void *host, size_t bytes);
 /* The storage on the `cpu` context, else NULL. */
 void *cla_buffer_host(const clattn_buffer *buffer);
+/* Waits for all that is enqueued, whatever comes of it, before memory is given back. The thread's message stays. */
+void cla_context_settle(clattn_context *context);
 bool cla_context_is_cpu(const clattn_context *context);
 const clattn_device_info *cla_context_device(const clattn_context *context);
 

@@ -55,11 +55,24 @@ static const struct {
     {-1001, CLATTN_E_NO_DEVICE, "CL_PLATFORM_NOT_FOUND_KHR: no OpenCL driver; install one, such as pocl-opencl-icd"},
 };
 
+enum { CODES = sizeof codes / sizeof *codes };
+
+static int index_of(cl_int code) {
+    int i = 0;
+    while (i < CODES && codes[i].code != code)
+        i++;
+    return i;
+}
+
+const char *cla_cl_name(cl_int code) {
+    const int i = index_of(code);
+    return i < CODES ? codes[i].name : "a code without a name here";
+}
+
 clattn_status cla_cl_error(cl_int code, const char *what) {
     if (code == CL_SUCCESS)
         return CLATTN_OK;
-    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
-        if (codes[i].code == code)
-            return cla_error(codes[i].status, "%s: OpenCL %d (%s)", what, (int)code, codes[i].name);
-    return cla_error(CLATTN_E_OPENCL, "%s: OpenCL %d (a code without a name here)", what, (int)code);
+    const int i = index_of(code);
+    return cla_error(i < CODES ? codes[i].status : CLATTN_E_OPENCL, "%s: OpenCL %d (%s)", what, (int)code,
+                     cla_cl_name(code));
 }

@@ -166,8 +166,7 @@ done:
 void clattn_context_destroy(clattn_context *context) {
     if (!context)
         return;
-    if (context->queue)
-        clFinish(context->queue);
+    cla_context_settle(context);
     if (context->kept)
         context->kept->destroy(context->kept);
     cla_profile_destroy(context);
@@ -196,9 +195,9 @@ clattn_status clattn_context_sync(clattn_context *context) {
         return cla_error(CLATTN_E_ARGUMENT, "context_sync: context is NULL");
     if (!context->queue)
         return CLATTN_OK;
-    const clattn_status status = cla_cl_error(clFinish(context->queue), "clFinish");
+    const clattn_status status = cla_waited(context, clFinish(context->queue), "clFinish");
     cla_programs_waited(context);
-    return status;
+    return status == CLATTN_OK ? cla_context_usable(context) : status;
 }
 
 clattn_status cla_context_keep(clattn_context *context, clattn_status (*make)(cla_kept **), cla_kept **kept) {

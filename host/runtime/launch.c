@@ -9,16 +9,18 @@
 #include <string.h>
 
 clattn_status cla_queue_barrier(clattn_context *context) {
-    if (!context->queue || !context->out_of_order)
-        return CLATTN_OK;
-    return cla_cl_error(clEnqueueBarrierWithWaitList(context->queue, 0, NULL, NULL), "barrier");
+    const clattn_status status = cla_context_usable(context);
+    if (status != CLATTN_OK || !context->queue || !context->out_of_order)
+        return status;
+    return cla_enqueued(context, clEnqueueBarrierWithWaitList(context->queue, 0, NULL, NULL), "barrier");
 }
 
 clattn_status cla_queue_begin(clattn_context *context, cl_uint count, const cl_event *events) {
-    if (!context->queue)
-        return CLATTN_OK;
+    const clattn_status status = cla_context_usable(context);
+    if (status != CLATTN_OK || !context->queue)
+        return status;
     if (count > 0)
-        return cla_cl_error(clEnqueueBarrierWithWaitList(context->queue, count, events, NULL),
+        return cla_enqueued(context, clEnqueueBarrierWithWaitList(context->queue, count, events, NULL),
                             "barrier on your events");
     return cla_queue_barrier(context);
 }
@@ -26,7 +28,7 @@ clattn_status cla_queue_begin(clattn_context *context, cl_uint count, const cl_e
 clattn_status cla_queue_end(clattn_context *context, cl_event *event) {
     if (!context->queue || !event)
         return CLATTN_OK;
-    return cla_cl_error(clEnqueueMarkerWithWaitList(context->queue, 0, NULL, event), "marker");
+    return cla_enqueued(context, clEnqueueMarkerWithWaitList(context->queue, 0, NULL, event), "marker");
 }
 
 int64_t cla_group_within(const clattn_device_info *device, int64_t most) {
@@ -91,16 +93,17 @@ static clattn_status launch_part(clattn_context *context, cla_kernel *kernel, in
     clattn_status status = CLATTN_OK;
     cl_event event = NULL;
     const size_t local = kernel->work_group, global = (size_t)groups * local, offset = (size_t)first * local;
-    CLA_TRY_CL(clEnqueueNDRangeKernel(context->queue, kernel->kernel, 1, first > 0 ? &offset : NULL, &global, &local, 0,
-                                      NULL, context->profile ? &event : NULL),
-               kernel->name);
+    CLA_TRY(cla_enqueued(context,
+                         clEnqueueNDRangeKernel(context->queue, kernel->kernel, 1, first > 0 ? &offset : NULL, &global,
+                                                &local, 0, NULL, context->profile ? &event : NULL),
+                         kernel->name));
     if (event)
         cla_profile_add(context, kernel->name, event, kernel->operations * share, kernel->moved_bytes * share);
     const unsigned ran = global > CLA_SMALL_ITEMS ? CLA_RAN_LARGE : CLA_RAN_SMALL;
     if (!(kernel->ran & ran))
         cla_program_ran(context, kernel, ran);
     if (share < 1) /* drivers may hand several launches over as one */
-        CLA_TRY_CL(clFlush(context->queue), kernel->name);
+        CLA_TRY(cla_enqueued(context, clFlush(context->queue), kernel->name));
     CLA_TRY(cla_queue_barrier(context));
 done:
     return status;
@@ -111,6 +114,7 @@ clattn_status cla_launch(clattn_context *context, cla_kernel *kernel, int64_t gr
     if (groups == 0)
         return CLATTN_OK;
     const int64_t most = groups_at_once(context, kernel, groups);
+    CLA_TRY(cla_context_usable(context));
     CLA_TRY(set_args(kernel, args, count));
     for (int64_t first = 0; first < groups; first += most) {
         const int64_t part = cla_min(most, groups - first);
@@ -129,9 +133,11 @@ clattn_status cla_copy_bytes(clattn_buffer *to, size_t to_bytes, const clattn_bu
         memcpy((char *)to->host + to_bytes, (const char *)from->host + from_bytes, bytes);
         goto done;
     }
-    CLA_TRY_CL(
+    CLA_TRY(cla_context_usable(to->context));
+    CLA_TRY(cla_enqueued(
+        to->context,
         clEnqueueCopyBuffer(to->context->queue, from->memory, to->memory, from_bytes, to_bytes, bytes, 0, NULL, NULL),
-        "copy");
+        "copy"));
     CLA_TRY(cla_queue_barrier(to->context));
 done:
     return status;

@@ -26,7 +26,8 @@ double cla_launch_operations(const clattn_context *context);
 /* groups work-groups of the size the kernel was made with, in several launches where the cost is above the bound:
  * kernels take their number from CLA_GROUP (real.clh) or get_global_id. groups = 0 does nothing. */
 clattn_status cla_launch(clattn_context *context, cla_kernel *kernel, int64_t groups, const cla_arg *args, int count);
-/* Everything enqueued after it follows everything enqueued before it. Nothing to do on an in-order queue. */
+/* Everything enqueued after it follows everything enqueued before it. Nothing to do on an in-order queue, but it tells
+ * whether the device is lost. */
 clattn_status cla_queue_barrier(clattn_context *context);
 /* The caller's events come first; then *event (may be NULL) marks the end of all that was enqueued. */
 clattn_status cla_queue_begin(clattn_context *context, cl_uint count, const cl_event *events);

@@ -157,9 +157,10 @@ static clattn_status hold(clattn_meter *m, uint64_t bytes) {
     clattn_buffer_destroy(m->data);
     m->data = NULL;
     CLA_TRY(clattn_buffer_create(m->context, (size_t)whole, &m->data));
-    CLA_TRY_CL(
+    CLA_TRY(cla_enqueued(
+        m->context,
         clEnqueueFillBuffer(m->context->queue, m->data->memory, &some, sizeof some, 0, (size_t)whole, 0, NULL, NULL),
-        "fill");
+        "fill"));
     CLA_TRY(cla_queue_barrier(m->context));
 done:
     return status;

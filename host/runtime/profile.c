@@ -58,22 +58,30 @@ done:
     return status;
 }
 
-/* Waits for the pending events and counts them. The lock is held. */
-static clattn_status harvest(cla_profile *p, bool count) {
+/* Of a command, which is waited for. */
+static clattn_status time_of(clattn_context *context, cl_event event, double *ms) {
     clattn_status status = CLATTN_OK;
+    cl_ulong begin = 0, end = 0;
+    CLA_TRY(cla_waited(context, clWaitForEvents(1, &event), "profile"));
+    CLA_TRY_CL(clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof begin, &begin, NULL), "profile");
+    CLA_TRY_CL(clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL), "profile");
+    *ms = (double)(end - begin) * 1e-6;
+done:
+    return status;
+}
+
+/* Waits for the pending events and counts them. The lock is held. */
+static clattn_status harvest(clattn_context *context, bool count) {
+    clattn_status status = CLATTN_OK;
+    cla_profile *p = context->profile;
     for (size_t i = 0; i < p->pending_count; i++) {
-        cl_event event = p->pending[i].event;
-        cl_ulong begin = 0, end = 0;
-        cl_int code = clWaitForEvents(1, &event);
-        if (code == CL_SUCCESS)
-            code = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof begin, &begin, NULL);
-        if (code == CL_SUCCESS)
-            code = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL);
-        if (code != CL_SUCCESS)
-            status = cla_cl_error(code, "profile");
-        else if (count && count_one(p, i, (double)(end - begin) * 1e-6) != CLATTN_OK)
-            status = CLATTN_E_MEMORY;
-        clReleaseEvent(event);
+        double ms = 0;
+        clattn_status one = time_of(context, p->pending[i].event, &ms);
+        if (one == CLATTN_OK && count)
+            one = count_one(p, i, ms);
+        if (one != CLATTN_OK)
+            status = one;
+        clReleaseEvent(p->pending[i].event);
     }
     p->pending_count = 0;
     return status;
@@ -83,7 +91,7 @@ void cla_profile_add(clattn_context *context, const char *name, cl_event event, 
     cla_profile *p = context->profile;
     pthread_mutex_lock(&context->lock);
     if (p->pending_count == PENDING)
-        harvest(p, true);
+        harvest(context, true);
     p->pending[p->pending_count].event = event;
     p->pending[p->pending_count].operations = operations;
     p->pending[p->pending_count].moved_bytes = moved_bytes;
@@ -139,7 +147,7 @@ void cla_profile_destroy(clattn_context *context) {
         return;
     for (size_t c = 0; c < context->profile->counter_count; c++)
         clattn_buffer_destroy(context->profile->counters[c].counts);
-    harvest(context->profile, false);
+    harvest(context, false);
     cla_free(context->profile->entries);
     cla_free(context->profile);
     context->profile = NULL;
@@ -161,7 +169,8 @@ clattn_status clattn_context_profile(clattn_context *context, clattn_profile_ent
               "context_profile: the context was made without clattn_context_options.profile");
     pthread_mutex_lock(&context->lock);
     locked = true;
-    CLA_TRY(harvest(context->profile, true));
+    CLA_TRY(harvest(context, true));
+    CLA_TRY(cla_context_usable(context));
     CLA_TRY(take_counts(context->profile));
     if (context->profile->entry_count > 0)
         qsort(context->profile->entries, context->profile->entry_count, sizeof *entries, by_total);
@@ -178,7 +187,7 @@ void clattn_context_profile_reset(clattn_context *context) {
     if (!context || !context->profile)
         return;
     pthread_mutex_lock(&context->lock);
-    harvest(context->profile, false);
+    harvest(context, false);
     context->profile->entry_count = 0;
     for (size_t c = 0; c < context->profile->counter_count; c++)
         clattn_buffer_upload(context->profile->counters[c].counts, 0, no_counts, sizeof no_counts);

@@ -286,6 +286,7 @@ clattn_status cla_kernel_create(clattn_context *context, const cla_key *key, siz
     cl_int code;
     *kernel = NULL;
     pthread_mutex_lock(&context->lock);
+    CLA_TRY(cla_context_usable(context));
     CLA_CHECK(!key->failed, CLATTN_E_BUILD, "%s: its options take more than %zu bytes", key->file, sizeof key->options);
     CLA_TRY(program_of(context, key, &program));
     *kernel = take_idle(program, key->kernel, work_group);

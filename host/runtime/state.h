@@ -29,7 +29,8 @@ struct clattn_context {
     cla_tuning *tuning;      /* NULL: not read yet */
     _Atomic int64_t save_at; /* when a waiting call shall save programs, in monotonic seconds; 0: nothing to save */
     _Atomic uint64_t current_bytes, peak_bytes;
-    cla_kept *kept; /* of a layer above, or NULL */
+    _Atomic cl_int lost; /* the code that told that the device is lost; 0: it is not */
+    cla_kept *kept;      /* of a layer above, or NULL */
 };
 
 struct clattn_buffer {
@@ -52,6 +53,17 @@ void cla_opening_unlock(void);
 clattn_status cla_device_spec(cl_device_id device, clattn_device_info *info);
 /* Finds the device that a spec names; the lock is held. *is_cpu: the `cpu` context, without OpenCL. */
 clattn_status cla_device_find(const char *spec, cl_device_id *device, clattn_device_info *info, bool *is_cpu);
+
+/* ---- lost.c ---- */
+
+/* The status of a call on the context's queue that enqueued something, or that waited, by its code. They alone mark a
+ * context as lost. */
+clattn_status cla_enqueued(clattn_context *context, cl_int code, const char *what);
+clattn_status cla_waited(clattn_context *context, cl_int code, const char *what);
+/* CLATTN_E_DEVICE_LOST from then on. Asked before anything is enqueued, built or taken on the device. */
+clattn_status cla_context_usable(const clattn_context *context);
+
+/* ---- context.c ---- */
 
 void cla_count_bytes(clattn_context *context, int64_t bytes);
 void cla_programs_destroy(clattn_context *context);

@@ -12,7 +12,12 @@
 extern "C" {
 #endif
 
-/* A device that is open, with a queue and its compiled programs. Threads may share it. */
+/* A device that is open, with a queue and its compiled programs. Threads may share it.
+ * Lost     where the driver answers a call that waits with a code that says that commands were ended or that the device
+ *          is gone (OpenCL -5 or -14, as after a system ended a kernel that ran too long: see launch_ms), or any call
+ *          with one that says that the queue is no longer valid, the call ends in CLATTN_E_DEVICE_LOST. From then on
+ *          every call that would use the device ends in it at once. Destroying plans, buffers and context still gives
+ *          everything back, and a new context may work. What fails to enqueue or to take memory loses nothing. */
 typedef struct clattn_context clattn_context;
 /* Bytes on a device, or on the host where the context is `cpu`. */
 typedef struct clattn_buffer clattn_buffer;
@@ -71,7 +76,7 @@ CLATTN_API void clattn_context_destroy(clattn_context *context);
 /* Errors  CLATTN_E_ARGUMENT (NULL). */
 CLATTN_API clattn_status clattn_context_info(const clattn_context *context, clattn_device_info *info);
 /* Waits until everything enqueued on this context is done.
- * Errors  CLATTN_E_ARGUMENT (NULL), and the device's: CLATTN_E_MEMORY, CLATTN_E_OPENCL. */
+ * Errors  CLATTN_E_ARGUMENT (NULL), and the device's: CLATTN_E_DEVICE_LOST, CLATTN_E_MEMORY, CLATTN_E_OPENCL. */
 CLATTN_API clattn_status clattn_context_sync(clattn_context *context);
 
 /* Gives back what clattn_attention keeps between calls: up to 32 plans with their small arrays, and scratch of at most
@@ -106,7 +111,7 @@ typedef struct clattn_profile_entry {
 
 /* Time per kernel since the last reset, longest total first; waits. Writes at most capacity entries.
  * Errors  CLATTN_E_UNSUPPORTED when the context, or the caller's queue, does not profile; CLATTN_E_ARGUMENT (NULL),
- *         CLATTN_E_MEMORY, CLATTN_E_OPENCL. */
+ *         CLATTN_E_MEMORY, CLATTN_E_OPENCL, CLATTN_E_DEVICE_LOST. */
 CLATTN_API clattn_status clattn_context_profile(clattn_context *context, clattn_profile_entry *entries, size_t capacity,
                                                 size_t *count);
 /* Forgets all entries. */
@@ -116,7 +121,7 @@ CLATTN_API void clattn_context_profile_reset(clattn_context *context);
 
 /* bytes may be 0. Contents are undefined. *buffer is NULL after an error.
  * Errors  CLATTN_E_ARGUMENT (NULL), CLATTN_E_LIMIT (above the device's largest allocation), CLATTN_E_MEMORY,
- *         CLATTN_E_OPENCL. */
+ *         CLATTN_E_OPENCL, CLATTN_E_DEVICE_LOST. */
 CLATTN_API clattn_status clattn_buffer_create(clattn_context *context, size_t bytes, clattn_buffer **buffer);
 /* NULL is allowed. Work in flight that uses it is not waited for, and keeps the memory until it is done. */
 CLATTN_API void clattn_buffer_destroy(clattn_buffer *buffer);
@@ -124,7 +129,8 @@ CLATTN_API size_t clattn_buffer_bytes(const clattn_buffer *buffer); /* of NULL: 
 /* The context that it was made in, which alone takes it; of NULL: NULL. */
 CLATTN_API clattn_context *clattn_buffer_context(const clattn_buffer *buffer);
 /* Copies bytes in at offset_bytes; data may be reused when it returns.
- * Errors  CLATTN_E_ARGUMENT (NULL), CLATTN_E_SHAPE (past the buffer's end), CLATTN_E_MEMORY, CLATTN_E_OPENCL. */
+ * Errors  CLATTN_E_ARGUMENT (NULL), CLATTN_E_SHAPE (past the buffer's end), CLATTN_E_MEMORY, CLATTN_E_OPENCL,
+ *         CLATTN_E_DEVICE_LOST. */
 CLATTN_API clattn_status clattn_buffer_upload(clattn_buffer *buffer, size_t offset_bytes, const void *data,
                                               size_t bytes);
 /* Waits for the work that writes it, then copies bytes out.

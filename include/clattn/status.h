@@ -28,7 +28,8 @@ extern "C" {
     X(CLATTN_E_BUILD, 10, "a kernel does not compile on this device")                                                  \
     X(CLATTN_E_IO, 11, "a file cannot be read or written")                                                             \
     X(CLATTN_E_FORMAT, 12, "a file is not what it claims to be")                                                       \
-    X(CLATTN_E_VERIFY, 13, "a result is wrong")
+    X(CLATTN_E_VERIFY, 13, "a result is wrong")                                                                        \
+    X(CLATTN_E_DEVICE_LOST, 14, "the device is lost to its context")
 
 /* How a call ended. */
 typedef enum clattn_status {

@@ -77,7 +77,9 @@ static bool fails_here(bool device) {
     return seen.calls == armed.at || (armed.lasting && seen.failed && (seen.code != 0) == device);
 }
 
-cl_int faults_code(const char *name) {
+cl_int faults_code(const char *name) { return faults_wait_code(name, false); }
+
+cl_int faults_wait_code(const char *name, bool waits) {
     int code = CL_SUCCESS, turns = 0;
     const int *codes = codes_of(name, &turns);
     pthread_mutex_lock(&lock);
@@ -89,6 +91,7 @@ cl_int faults_code(const char *name) {
     if (code != CL_SUCCESS && !seen.failed) {
         seen.failed = name;
         seen.code = code;
+        seen.waits = waits;
         seen.turns = turns;
     }
     pthread_mutex_unlock(&lock);

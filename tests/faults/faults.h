@@ -22,6 +22,7 @@ typedef struct faults_seen {
     int calls;          /* that were counted since faults_arm */
     const char *failed; /* the first function that failed; NULL: none */
     int code;           /* what it gave; 0 for memory of the host */
+    bool waits;         /* it was to wait for the device */
     int turns;          /* how many codes it may give */
     int refused;        /* launches and buffers above the limits, and what they were: */
     const char *what;

@@ -48,6 +48,8 @@ typedef void (*any_function)(void);
 any_function real_function(const char *name);
 /* Counts the call; CL_SUCCESS when it shall pass, else the code to give. */
 cl_int faults_code(const char *name);
+/* Of one that waits for the device. */
+cl_int faults_wait_code(const char *name, bool waits);
 void faults_refused(const char *what);
 
 #endif

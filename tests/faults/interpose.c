@@ -119,7 +119,7 @@ cl_int clGetCommandQueueInfo(cl_command_queue queue, cl_command_queue_info what,
 }
 
 cl_int clFinish(cl_command_queue queue) {
-    const cl_int code = faults_code("clFinish"), real = REAL(clFinish)(queue);
+    const cl_int code = faults_wait_code("clFinish", true), real = REAL(clFinish)(queue);
     object_waited();
     return code ? code : real;
 }
@@ -159,7 +159,7 @@ cl_int clGetMemObjectInfo(cl_mem memory, cl_mem_info what, size_t size, void *va
 
 cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem memory, cl_bool blocking, size_t offset, size_t size,
                            void *data, cl_uint count, const cl_event *events, cl_event *event) {
-    cl_int code = faults_code("clEnqueueReadBuffer");
+    cl_int code = faults_wait_code("clEnqueueReadBuffer", blocking);
     if (code != CL_SUCCESS)
         return code;
     code = REAL(clEnqueueReadBuffer)(queue, memory, blocking, offset, size, data, count, events, event);
@@ -171,7 +171,7 @@ cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem memory, cl_bool blocki
 
 cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem memory, cl_bool blocking, size_t offset, size_t size,
                             const void *data, cl_uint count, const cl_event *events, cl_event *event) {
-    cl_int code = faults_code("clEnqueueWriteBuffer");
+    cl_int code = faults_wait_code("clEnqueueWriteBuffer", blocking);
     if (code != CL_SUCCESS)
         return code;
     code = REAL(clEnqueueWriteBuffer)(queue, memory, blocking, offset, size, data, count, events, event);
@@ -200,7 +200,7 @@ cl_int clEnqueueFillBuffer(cl_command_queue queue, cl_mem memory, const void *pa
 void *clEnqueueMapBuffer(cl_command_queue queue, cl_mem memory, cl_bool blocking, cl_map_flags flags, size_t offset,
                          size_t size, cl_uint count, const cl_event *events, cl_event *event, cl_int *out) {
     void *mapped = NULL;
-    cl_int code = faults_code("clEnqueueMapBuffer");
+    cl_int code = faults_wait_code("clEnqueueMapBuffer", blocking);
     if (code == CL_SUCCESS)
         mapped = REAL(clEnqueueMapBuffer)(queue, memory, blocking, flags, offset, size, count, events, event, &code);
     set(out, enqueued(code, event, CALLER));
@@ -325,7 +325,7 @@ cl_int clEnqueueMarkerWithWaitList(cl_command_queue queue, cl_uint count, const 
 }
 
 cl_int clWaitForEvents(cl_uint count, const cl_event *events) {
-    const cl_int code = faults_code("clWaitForEvents"), real = REAL(clWaitForEvents)(count, events);
+    const cl_int code = faults_wait_code("clWaitForEvents", true), real = REAL(clWaitForEvents)(count, events);
     return code ? code : real;
 }
 

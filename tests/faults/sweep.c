@@ -137,6 +137,15 @@ static bool is_named(const faults_seen *seen, const char *text) {
            (seen->code == -11 && strstr(text, "does not build"));
 }
 
+/* By the rule of clattn/context.h. */
+static bool tells_loss(const faults_seen *seen) {
+    return seen->code == CL_DEVICE_NOT_AVAILABLE || seen->code == CL_INVALID_COMMAND_QUEUE ||
+           (seen->waits &&
+            (seen->code == CL_OUT_OF_RESOURCES || seen->code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST));
+}
+
+static bool is_loss(const char *text) { return strstr(text, "CLATTN_E_DEVICE_LOST: "); }
+
 static void expect_clean(const char *where, const tally *t) {
     char live[200];
     const faults_seen seen = faults_now();
@@ -147,11 +156,26 @@ static void expect_clean(const char *where, const tally *t) {
     cr_expect_eq(seen.strays, 0, "%s: %d objects released that do not live", where, seen.strays);
 }
 
+/* The same call then succeeds on the context; on one that is lost it is refused, and a new one takes its place. */
+static void expect_more(const tally *t, const faults_seen *seen, clattn_context **context, const char *where) {
+    const run_of *r = t->of;
+    char text[ORACLE_TEXT] = "";
+    if (clattn_context_sync(*context) == CLATTN_E_DEVICE_LOST) {
+        cr_expect(tells_loss(seen), "%s: is no loss: %s", where, clattn_last_error());
+        cr_expect(!r->run(*context, r->data, text) && is_loss(text), "%s: a lost device is used: %s", where, text);
+        clattn_context_trim(*context);
+        clattn_context_destroy(*context);
+        *context = NULL;
+        cr_assert(open_context(r, context, text), "%s", text);
+    }
+    cr_expect(r->run(*context, r->data, text) && right(r, text), "%s: then, without a failure: %s", where, text);
+}
+
 /* One failure; returns how many codes the call may give, 0 when there was no such call. */
 static int one(tally *t, const faults_plan *plan) {
     const run_of *r = t->of;
     clattn_context *context = t->warm;
-    char text[ORACLE_TEXT] = "", where[300], again[ORACLE_TEXT] = "";
+    char text[ORACLE_TEXT] = "", where[300];
     uint64_t before = 0, bytes = 0;
     clattn_context_memory(context, &before, NULL);
     const double start = seconds();
@@ -173,6 +197,8 @@ static int one(tally *t, const faults_plan *plan) {
         cr_expect(right(r, text), "%s: %s", where, text);
     else
         cr_expect(seen.failed && is_named(&seen, text), "%s: not named: %s", where, text);
+    if (!ran && !plan->lasting)
+        cr_expect_eq(is_loss(text), tells_loss(&seen), "%s: lost or not: %s", where, text);
     cr_expect_eq(seen.unfinished, 0, "%s: buffers over the caller's arrays are given back while commands run", where);
     if (!t->warm && context && plan->lasting) { /* the device is lost to the end of its context */
         clattn_context_destroy(context);
@@ -182,13 +208,15 @@ static int one(tally *t, const faults_plan *plan) {
     cr_expect(!plan->lasting || elapsed < MOST_SECONDS, "%s: took %.1f s", where, elapsed);
     faults_arm(NULL);
     if (context && injected)
-        cr_expect(r->run(context, r->data, again) && right(r, again), "%s: then, without a failure: %s", where, again);
+        expect_more(t, &seen, &context, where);
     if (context) {
         clattn_context_trim(context);
         clattn_context_memory(context, &bytes, NULL);
         cr_expect_leq(bytes, t->warm ? before : t->bytes, "%s: %llu bytes are left", where, (unsigned long long)bytes);
     }
-    if (!t->warm)
+    if (t->warm)
+        t->warm = context;
+    else
         clattn_context_destroy(context);
     expect_clean(where, t);
     alarm(0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every call of a run fails in turn: of OpenCL, of CLBlast, and of the host's memory. Each time there is a named error
- * or a right result, nothing is left behind, and the same call then succeeds on the same context. */
+ * or a right result, nothing is left behind, and the same call then succeeds on the same context, or, where the failure
+ * tells that the device is lost, on a new one. */
 #ifndef SWEEP_H
 #define SWEEP_H
 
