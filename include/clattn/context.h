@@ -71,7 +71,11 @@ typedef struct clattn_context_options {
  *            CLATTN_E_MEMORY, CLATTN_E_OPENCL. *context is NULL then. */
 CLATTN_API clattn_status clattn_context_create(const char *device, const clattn_context_options *options,
                                                clattn_context **context);
-/* Waits for what is enqueued. Plans and buffers of the context must be destroyed first. NULL is allowed. */
+/* Waits for what is enqueued. Plans and buffers of the context must be destroyed first. NULL is allowed.
+ * CLBlast keeps the programs that it made for the context (by `materialised`, by products of linear layers) in a cache
+ * of the process, and with them the driver's own context. That cache is of all users of CLBlast in the process, so it
+ * is not cleared here: whoever opens very many contexts may call CLBlastClearCache while no thread is in a call of
+ * CLBlast or of this library; CLBlast then compiles again for those that are open. */
 CLATTN_API void clattn_context_destroy(clattn_context *context);
 /* Errors  CLATTN_E_ARGUMENT (NULL). */
 CLATTN_API clattn_status clattn_context_info(const clattn_context *context, clattn_device_info *info);
