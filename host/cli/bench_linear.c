@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench_linear.h"
 
-#include "args.h"
 #include "interrupt.h"
 #include "job.h"
 #include "outputs.h"
@@ -310,7 +309,8 @@ static int write_json(const cJSON *json, cla_output *file) {
 int cla_bench_linear(int argc, char **argv) {
     static const cla_arg_spec specs[] = {{"linear", 0, CLA_ARG_FLAG},      {"devices", 0, CLA_ARG_VALUE},
                                          {"algorithms", 0, CLA_ARG_VALUE}, {"repeat", 0, CLA_ARG_VALUE},
-                                         {"json", 0, CLA_ARG_VALUE},       {NULL, 0, CLA_ARG_FLAG}};
+                                         {"json", 0, CLA_ARG_VALUE},       {"launch-ms", 0, CLA_ARG_VALUE},
+                                         {NULL, 0, CLA_ARG_FLAG}};
     cla_args args;
     cla_outputs outputs = {0};
     int64_t repeats = REPEATS;
@@ -321,7 +321,9 @@ int cla_bench_linear(int argc, char **argv) {
     const char *repeat = cla_args_value(&args, "repeat"), *path = cla_args_value(&args, "json");
     if (repeat && (!cla_parse_i64(repeat, &repeats) || repeats < 1 || repeats > REPEATS_MOST))
         return cla_fail(CLA_EXIT_USAGE, "bench: --repeat %s: a number from 1 to %d is needed", repeat, REPEATS_MOST);
-    exit_status = check_algorithms(cla_args_value(&args, "algorithms"));
+    exit_status = cla_launch_option("bench", &args);
+    if (exit_status == CLA_EXIT_OK)
+        exit_status = check_algorithms(cla_args_value(&args, "algorithms"));
     for (int i = 0; i < args.word_count && exit_status == CLA_EXIT_OK; i++)
         exit_status = read_layer(args.words[i], &(layer){0}); /* all of them before any is run */
     if (exit_status != CLA_EXIT_OK)

@@ -15,8 +15,8 @@
 
 const char *const cla_help_bench =
     "Usage: clattn bench 'PROBLEM'... [--file F] [--sweep n=512:8192] [--devices LIST] [--algorithms LIST]\n"
-    "                    [--backward] [--repeat N] [--limit SECONDS] [--peak] [--profile] [--json F] [--plot F] "
-    "[--roofline F]\n"
+    "                    [--backward] [--repeat N] [--limit SECONDS] [--launch-ms X] [--peak] [--profile]\n"
+    "                    [--json F] [--plot F] [--roofline F]\n"
     "\n"
     "Times attention on OpenCL devices and on CPU paths. A problem is one text, in quotes, words in any order:\n"
     "\n"
@@ -43,6 +43,7 @@ const char *const cla_help_bench =
     "  --limit SECONDS    for the repeats of one algorithm on one problem; what would take longer is cut short and "
     "said\n"
     "                     (10)\n"
+    "  --launch-ms X      milliseconds of a launch at most, for a watchdog (500 on GPUs, else no bound; -1: no bound)\n"
     "  --file FILE        more problems, one a line: [NAME:] [backward] PROBLEM [; goals of bench/peers.py] # "
     "comment;\n"
     "                     with --backward those that say so, else the others\n"
@@ -57,7 +58,7 @@ const char *const cla_help_bench =
     "\n"
     "  --linear           problems are linear layers instead, as in 'm4096 n384 k1536 f32 bias gelu': rows, outputs,\n"
     "                     inputs, type, w=T for the type of w (q8_0, q4_0, q4_1 too), relu gelu gelu_tanh silu; with\n"
-    "                     --devices, --algorithms, --repeat and --json alone\n"
+    "                     --devices, --algorithms, --repeat, --launch-ms and --json alone\n"
     "\n"
     "median, min, max: executions of a plan on tensors that lie on the device. transfers: one call on host arrays.\n"
     "cold: plan and first run of this process, with the kernel builds that the driver has not kept.\n"
@@ -67,11 +68,11 @@ const char *const cla_help_bench =
     "  clattn bench 'b1 h8 d64 causal' --sweep n=512:8192 --plot scaling.svg\n";
 
 static const cla_arg_spec specs[] = {
-    {"sweep", 0, CLA_ARG_VALUE},  {"devices", 0, CLA_ARG_VALUE},  {"algorithms", 0, CLA_ARG_VALUE},
-    {"repeat", 0, CLA_ARG_VALUE}, {"limit", 0, CLA_ARG_VALUE},    {"json", 0, CLA_ARG_VALUE},
-    {"plot", 0, CLA_ARG_VALUE},   {"file", 0, CLA_ARG_VALUE},     {"peak", 0, CLA_ARG_FLAG},
-    {"profile", 0, CLA_ARG_FLAG}, {"roofline", 0, CLA_ARG_VALUE}, {"backward", 0, CLA_ARG_FLAG},
-    {NULL, 0, CLA_ARG_FLAG}};
+    {"sweep", 0, CLA_ARG_VALUE},     {"devices", 0, CLA_ARG_VALUE},  {"algorithms", 0, CLA_ARG_VALUE},
+    {"repeat", 0, CLA_ARG_VALUE},    {"limit", 0, CLA_ARG_VALUE},    {"json", 0, CLA_ARG_VALUE},
+    {"plot", 0, CLA_ARG_VALUE},      {"file", 0, CLA_ARG_VALUE},     {"peak", 0, CLA_ARG_FLAG},
+    {"profile", 0, CLA_ARG_FLAG},    {"roofline", 0, CLA_ARG_VALUE}, {"backward", 0, CLA_ARG_FLAG},
+    {"launch-ms", 0, CLA_ARG_VALUE}, {NULL, 0, CLA_ARG_FLAG}};
 
 /* ---- devices ---- */
 
@@ -284,8 +285,10 @@ int cla_cmd_bench(int argc, char **argv) {
     if (exit_status != CLA_EXIT_OK)
         return exit_status;
     bench.backward = cla_args_given(&args, "backward");
-    exit_status =
-        cla_bench_file_read(cla_args_value(&args, "file"), args.words, args.word_count, bench.backward, &file);
+    exit_status = cla_launch_option("bench", &args);
+    if (exit_status == CLA_EXIT_OK)
+        exit_status =
+            cla_bench_file_read(cla_args_value(&args, "file"), args.words, args.word_count, bench.backward, &file);
     if (exit_status == CLA_EXIT_OK)
         exit_status = cla_bench_sweep(&bench, file.texts, file.count, cla_args_value(&args, "sweep"));
     if (exit_status == CLA_EXIT_OK)

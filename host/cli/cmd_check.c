@@ -11,7 +11,7 @@
 #include <string.h>
 
 const char *const cla_help_check =
-    "Usage: clattn check FILE.safetensors [--device D] [--algorithm A|all] [--filter GLOB]\n"
+    "Usage: clattn check FILE.safetensors [--device D] [--algorithm A|all] [--filter GLOB] [--launch-ms X]\n"
     "\n"
     "Replays the cases that are packed in a file of test vectors, or that `clattn run --dump` wrote, and compares\n"
     "every output: |got - want| <= atol + rtol |want|, with the tolerances of the case.\n"
@@ -20,6 +20,7 @@ const char *const cla_help_check =
     "                 device when not given\n"
     "  --algorithm A  one algorithm, or `all`: each algorithm in turn, those for CPUs on `cpu`; when not given,\n"
     "                 what suits the device and the case\n"
+    "  --launch-ms X  milliseconds of a launch at most, for a watchdog (500 on GPUs, else no bound; -1: no bound)\n"
     "  --filter GLOB  only the cases whose name matches; * is any text, ? any character\n"
     "\n"
     "It knows ONNX's Attention (opsets 23 to 25), RotaryEmbedding, LayerNormalization, RMSNormalization and Softmax,\n"
@@ -196,9 +197,12 @@ int cla_cmd_check(int argc, char **argv) {
     static const cla_arg_spec specs[] = {{"device", 0, CLA_ARG_VALUE},
                                          {"algorithm", 0, CLA_ARG_VALUE},
                                          {"filter", 0, CLA_ARG_VALUE},
+                                         {"launch-ms", 0, CLA_ARG_VALUE},
                                          {NULL, 0, CLA_ARG_FLAG}};
     cla_args args;
     int exit_status = cla_args_parse("check", argc, argv, specs, 1, 1, "FILE.safetensors", &args);
+    if (exit_status == CLA_EXIT_OK)
+        exit_status = cla_launch_option("check", &args);
     if (exit_status != CLA_EXIT_OK)
         return exit_status;
     check k = {.path = args.words[0], .filter = cla_args_value(&args, "filter")};

@@ -14,7 +14,7 @@
 
 const char *const cla_help_study =
     "Usage: clattn study NAME|all [--device D] [--type T] [--seed N] [--to N] [--limit SECONDS] [--plot FILE]\n"
-    "                    [--json FILE]\n"
+    "                    [--json FILE] [--launch-ms X]\n"
     "\n"
     "Repeats the experiments of the articles on attention that this program started from, on a device, and puts the\n"
     "figures that the articles print beside its own; docs/study.md says what each shows.\n"
@@ -39,6 +39,7 @@ const char *const cla_help_study =
     "  --to N            cost: the largest n; if not given as far as time and memory allow\n"
     "  --limit SECONDS   cost: for the runs of one algorithm at one n above 4096 (3)\n"
     "  --plot FILE.svg   the curves of scale, cost or gradient; with all, FILE-scale.svg and so on; needs gnuplot\n"
+    "  --launch-ms X     milliseconds of a launch at most, for a watchdog (500 on GPUs, else no bound; -1: no bound)\n"
     "  --json FILE       a list of {experiment, device, type, agrees, figures: [{figure, article, wanted, ours, "
     "...}]}\n"
     "\n"
@@ -49,8 +50,9 @@ const char *const cla_help_study =
     "  clattn study scale --plot scale.svg\n";
 
 static const cla_arg_spec specs[] = {
-    {"device", 0, CLA_ARG_VALUE}, {"type", 0, CLA_ARG_VALUE}, {"seed", 0, CLA_ARG_VALUE}, {"limit", 0, CLA_ARG_VALUE},
-    {"to", 0, CLA_ARG_VALUE},     {"plot", 0, CLA_ARG_VALUE}, {"json", 0, CLA_ARG_VALUE}, {NULL, 0, CLA_ARG_FLAG}};
+    {"device", 0, CLA_ARG_VALUE}, {"type", 0, CLA_ARG_VALUE},      {"seed", 0, CLA_ARG_VALUE},
+    {"limit", 0, CLA_ARG_VALUE},  {"to", 0, CLA_ARG_VALUE},        {"plot", 0, CLA_ARG_VALUE},
+    {"json", 0, CLA_ARG_VALUE},   {"launch-ms", 0, CLA_ARG_VALUE}, {NULL, 0, CLA_ARG_FLAG}};
 
 /* The one table of experiments. */
 static const cla_experiment experiments[] = {
@@ -247,6 +249,8 @@ int cla_cmd_study(int argc, char **argv) {
         exit_status = read_options(&j, &args);
     if (exit_status == CLA_EXIT_OK)
         exit_status = declare_outputs(&j, &args);
+    if (exit_status == CLA_EXIT_OK)
+        exit_status = cla_launch_option("study", &args);
     if (exit_status == CLA_EXIT_OK)
         exit_status = open_device(&j, cla_args_value(&args, "device"));
     if (exit_status == CLA_EXIT_OK)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `clattn tune`: which algorithm and which of its variants is the fastest here, written where plans look for it. */
-#include "args.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "job.h"
@@ -10,7 +9,8 @@
 #include <string.h>
 
 const char *const cla_help_tune =
-    "Usage: clattn tune ['PROBLEM'...] [--device D] [--limit SECONDS] [--algorithms LIST] [--out FILE]\n"
+    "Usage: clattn tune ['PROBLEM'...] [--device D] [--limit SECONDS] [--launch-ms X] [--algorithms LIST]\n"
+    "                    [--out FILE]\n"
     "       clattn tune --show [--device D]\n"
     "\n"
     "Finds the fastest algorithm, and the fastest of its variants, for classes of calls on an OpenCL device, and "
@@ -22,6 +22,7 @@ const char *const cla_help_tune =
     "  PROBLEM            as in `clattn bench --help`; usual ones if none is given. What is found holds for all calls\n"
     "                     with the same types, masks and group, and sizes with the same next power of two\n"
     "  --device D         the best OpenCL device if not given\n"
+    "  --launch-ms X      milliseconds of a launch at most, for a watchdog (500 on GPUs, else no bound; -1: no bound)\n"
     "  --limit SECONDS    for all of it; if not given, 60 for one problem and 30 for each of more. What was found by\n"
     "                     then is kept, also after Ctrl-C, and the last line says what was left\n"
     "  --algorithms LIST  with commas; if not given those that are near the fastest, and never `materialised`, whose\n"
@@ -41,7 +42,7 @@ const char *const cla_help_tune =
 static const cla_arg_spec specs[] = {{"device", 0, CLA_ARG_VALUE},     {"limit", 0, CLA_ARG_VALUE},
                                      {"algorithms", 0, CLA_ARG_VALUE}, {"out", 0, CLA_ARG_VALUE},
                                      {"show", 0, CLA_ARG_FLAG},        {"clblast", 0, CLA_ARG_FLAG},
-                                     {NULL, 0, CLA_ARG_FLAG}};
+                                     {"launch-ms", 0, CLA_ARG_VALUE},  {NULL, 0, CLA_ARG_FLAG}};
 
 static char *usual[] = {
     "h8 n2048 d64",        "h8 n2048 d64 causal",       "h8 n2048 d128", "b8 h12 n128 d64", "h32 q1 k4096 d128",
@@ -240,6 +241,8 @@ int cla_cmd_tune(int argc, char **argv) {
     int exit_status = cla_args_parse("tune", argc, argv, specs, 0, -1, "['PROBLEM'...]", &args);
     if (exit_status == CLA_EXIT_OK)
         exit_status = read_args(&j, &args);
+    if (exit_status == CLA_EXIT_OK)
+        exit_status = cla_launch_option("tune", &args);
     if (exit_status == CLA_EXIT_OK)
         exit_status = open_device(&j, cla_args_value(&args, "device"));
     if (exit_status == CLA_EXIT_OK && cla_args_given(&args, "show"))

@@ -59,6 +59,8 @@ const char *const cla_help_run_more =
     "Computing\n"
     "  -d, --device D          opencl, opencl:gpu, opencl:cpu, opencl:PLATFORM:DEVICE, cpu; see `clattn devices`\n"
     "  -a, --algorithm A       default: what suits the device and the call; see `clattn devices`\n"
+    "      --launch-ms X       milliseconds that a launch may take by a cautious guess, for the device's watchdog;\n"
+    "                          default 500 on GPUs, else no bound; -1: no bound\n"
     "      --batch-invariant   bits of a result depend on nothing else that is computed with it\n"
     "      --max-workspace N   bytes of scratch that it may use\n"
     "      --explain           tell how it is computed, and why not otherwise\n"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L /* setenv */
 #include "job.h"
 
-#include "args.h"
 #include "progress.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { TENSORS = CLA_JOB_TENSORS, INPUTS = 8 }; /* the inputs come first */
@@ -114,4 +115,16 @@ clattn_status cla_job_run(clattn_context *context, const clattn_attention_args *
 int cla_open(const char *device, clattn_context **context) {
     const clattn_status status = clattn_context_create(device, NULL, context);
     return status == CLATTN_OK ? CLA_EXIT_OK : cla_fail_status(status, "device");
+}
+
+int cla_launch_option(const char *verb, const cla_args *args) {
+    const char *text = cla_args_value(args, "launch-ms");
+    double ms;
+    if (!text)
+        return CLA_EXIT_OK;
+    if (!cla_parse_f64(text, &ms))
+        return cla_fail(CLA_EXIT_USAGE, "%s: --launch-ms %s: a number of milliseconds is needed, or -1 for no bound",
+                        verb, text);
+    return setenv("CLATTN_LAUNCH_MS", text, 1) == 0 ? CLA_EXIT_OK
+                                                    : cla_fail(CLA_EXIT_FAILED, "%s: out of memory", verb);
 }

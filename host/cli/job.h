@@ -3,6 +3,7 @@
 #ifndef CLA_JOB_H
 #define CLA_JOB_H
 
+#include "args.h"
 #include <clattn/backward.h>
 
 typedef struct cla_job_report {
@@ -35,5 +36,7 @@ size_t cla_view_extent(const clattn_tensor *view);
 
 /* Opens a device, with a note on a terminal. Prints one line and returns the exit status when that fails. */
 int cla_open(const char *device, clattn_context **context);
+/* --launch-ms, which the verb's table has: the bound of launches in all contexts that are opened from then on. */
+int cla_launch_option(const char *verb, const cla_args *args);
 
 #endif

@@ -39,7 +39,8 @@ static void print_help(FILE *to) {
             "Environment: CLATTN_DEVICE is the device where --device is not given; CLATTN_CACHE_DIR the folder in\n"
             "which compiled kernels are kept (default ~/.cache/clattn), or off; CLATTN_TUNING_FILE the\n"
             "record of `clattn tune` (default tuning.txt there), or off; CLATTN_LAUNCH_MS about how many\n"
-            "milliseconds a device may be busy at a stretch, for its watchdog (default 500 on GPUs, -1: no bound).\n");
+            "milliseconds a device may be busy at a stretch, for its watchdog (default 500 on GPUs, -1: no bound),\n"
+            "where --launch-ms is not given.\n");
 }
 
 static const verb *find_verb(const char *name) {

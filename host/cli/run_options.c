@@ -1,37 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run_options.h"
 
-#include "args.h"
+#include "job.h"
 #include "problem_text.h"
 #include <clattn/verify.h>
 #include <stdio.h>
 #include <string.h>
 
-static const cla_arg_spec specs[] = {{"output", 'o', CLA_ARG_VALUE},       {"device", 'd', CLA_ARG_VALUE},
-                                     {"algorithm", 'a', CLA_ARG_VALUE},    {"keep", 0, CLA_ARG_VALUE},
-                                     {"drop", 0, CLA_ARG_VALUE},           {"bias", 0, CLA_ARG_VALUE},
-                                     {"causal", 0, CLA_ARG_OPTIONAL},      {"align", 0, CLA_ARG_VALUE},
-                                     {"offsets", 0, CLA_ARG_VALUE},        {"window", 0, CLA_ARG_VALUE},
-                                     {"lengths", 0, CLA_ARG_VALUE},        {"key-lengths", 0, CLA_ARG_VALUE},
-                                     {"query-lengths", 0, CLA_ARG_VALUE},  {"prefix-lengths", 0, CLA_ARG_VALUE},
-                                     {"query-segments", 0, CLA_ARG_VALUE}, {"key-segments", 0, CLA_ARG_VALUE},
-                                     {"cu-queries", 0, CLA_ARG_VALUE},     {"cu-keys", 0, CLA_ARG_VALUE},
-                                     {"block-table", 0, CLA_ARG_VALUE},    {"short-masks", 0, CLA_ARG_FLAG},
-                                     {"scale", 0, CLA_ARG_VALUE},          {"softcap", 0, CLA_ARG_VALUE},
-                                     {"alibi", 0, CLA_ARG_FLAG},           {"alibi-slopes", 0, CLA_ARG_VALUE},
-                                     {"sinks", 0, CLA_ARG_VALUE},          {"kv-type", 0, CLA_ARG_VALUE},
-                                     {"o-type", 0, CLA_ARG_VALUE},         {"layout", 0, CLA_ARG_VALUE},
-                                     {"heads", 0, CLA_ARG_VALUE},          {"lse", 0, CLA_ARG_VALUE},
-                                     {"weights", 0, CLA_ARG_VALUE},        {"weights-form", 0, CLA_ARG_VALUE},
-                                     {"weights-mean", 0, CLA_ARG_FLAG},    {"weights-rows", 0, CLA_ARG_VALUE},
-                                     {"weights-heads", 0, CLA_ARG_VALUE},  {"column-sums", 0, CLA_ARG_VALUE},
-                                     {"entropy", 0, CLA_ARG_VALUE},        {"heatmap", 0, CLA_ARG_VALUE},
-                                     {"labels", 0, CLA_ARG_VALUE},         {"batch", 0, CLA_ARG_VALUE},
-                                     {"batch-invariant", 0, CLA_ARG_FLAG}, {"max-workspace", 0, CLA_ARG_VALUE},
-                                     {"explain", 0, CLA_ARG_FLAG},         {"no-lint", 0, CLA_ARG_FLAG},
-                                     {"profile", 0, CLA_ARG_FLAG},         {"profile-json", 0, CLA_ARG_VALUE},
-                                     {"roofline", 0, CLA_ARG_VALUE},       {"verify", 0, CLA_ARG_OPTIONAL},
-                                     {"dump", 0, CLA_ARG_VALUE},           {NULL, 0, CLA_ARG_FLAG}};
+static const cla_arg_spec specs[] = {
+    {"output", 'o', CLA_ARG_VALUE},      {"device", 'd', CLA_ARG_VALUE},       {"algorithm", 'a', CLA_ARG_VALUE},
+    {"keep", 0, CLA_ARG_VALUE},          {"drop", 0, CLA_ARG_VALUE},           {"bias", 0, CLA_ARG_VALUE},
+    {"causal", 0, CLA_ARG_OPTIONAL},     {"align", 0, CLA_ARG_VALUE},          {"offsets", 0, CLA_ARG_VALUE},
+    {"window", 0, CLA_ARG_VALUE},        {"lengths", 0, CLA_ARG_VALUE},        {"key-lengths", 0, CLA_ARG_VALUE},
+    {"query-lengths", 0, CLA_ARG_VALUE}, {"prefix-lengths", 0, CLA_ARG_VALUE}, {"query-segments", 0, CLA_ARG_VALUE},
+    {"key-segments", 0, CLA_ARG_VALUE},  {"cu-queries", 0, CLA_ARG_VALUE},     {"cu-keys", 0, CLA_ARG_VALUE},
+    {"block-table", 0, CLA_ARG_VALUE},   {"short-masks", 0, CLA_ARG_FLAG},     {"scale", 0, CLA_ARG_VALUE},
+    {"softcap", 0, CLA_ARG_VALUE},       {"alibi", 0, CLA_ARG_FLAG},           {"alibi-slopes", 0, CLA_ARG_VALUE},
+    {"sinks", 0, CLA_ARG_VALUE},         {"kv-type", 0, CLA_ARG_VALUE},        {"o-type", 0, CLA_ARG_VALUE},
+    {"layout", 0, CLA_ARG_VALUE},        {"heads", 0, CLA_ARG_VALUE},          {"lse", 0, CLA_ARG_VALUE},
+    {"weights", 0, CLA_ARG_VALUE},       {"weights-form", 0, CLA_ARG_VALUE},   {"weights-mean", 0, CLA_ARG_FLAG},
+    {"weights-rows", 0, CLA_ARG_VALUE},  {"weights-heads", 0, CLA_ARG_VALUE},  {"column-sums", 0, CLA_ARG_VALUE},
+    {"entropy", 0, CLA_ARG_VALUE},       {"heatmap", 0, CLA_ARG_VALUE},        {"labels", 0, CLA_ARG_VALUE},
+    {"batch", 0, CLA_ARG_VALUE},         {"batch-invariant", 0, CLA_ARG_FLAG}, {"max-workspace", 0, CLA_ARG_VALUE},
+    {"explain", 0, CLA_ARG_FLAG},        {"no-lint", 0, CLA_ARG_FLAG},         {"profile", 0, CLA_ARG_FLAG},
+    {"profile-json", 0, CLA_ARG_VALUE},  {"roofline", 0, CLA_ARG_VALUE},       {"verify", 0, CLA_ARG_OPTIONAL},
+    {"dump", 0, CLA_ARG_VALUE},          {"launch-ms", 0, CLA_ARG_VALUE},      {NULL, 0, CLA_ARG_FLAG}};
 
 static bool parse_align_name(const char *text, clattn_align *align) {
     static const char *const names[] = {"top-left", "bottom-right", NULL};
@@ -297,7 +290,8 @@ int cla_run_options_parse(int argc, char **argv, cla_run_options *options) {
                                  .profile_json = cla_args_value(&args, "profile-json"),
                                  .roofline = cla_args_value(&args, "roofline"),
                                  .verify = cla_args_given(&args, "verify")};
-    if ((exit_status = parse_positions(&args, options)) != CLA_EXIT_OK ||
+    if ((exit_status = cla_launch_option("run", &args)) != CLA_EXIT_OK ||
+        (exit_status = parse_positions(&args, options)) != CLA_EXIT_OK ||
         (exit_status = parse_window(cla_args_value(&args, "window"), options)) != CLA_EXIT_OK ||
         (exit_status = parse_heads(cla_args_value(&args, "heads"), &options->heads)) != CLA_EXIT_OK ||
         (exit_status = parse_layout(cla_args_value(&args, "layout"), &options->heads)) != CLA_EXIT_OK ||

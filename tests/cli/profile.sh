@@ -89,4 +89,20 @@ says "run --roofline" '<svg' "$work/run.svg"
 wrong "run --profile without kernels" 'cpu runs no kernels' run "$fox:q" "$fox:k" "$fox:v" -o "$work/o2.npy" --device cpu --profile
 if [ -e "$work/o2.npy" ]; then not_ok "a run that failed left a file"; else ok; fi
 
+# ---- --launch-ms: a tiny bound makes many launches of one; 0 and -1 are none on a CPU ----
+bounded() { run 0 "bench --launch-ms $1" bench 'h64 n256 d16' --devices opencl --algorithms fused_lanes --repeat 1 --profile --launch-ms "$1"; }
+bounded 1e-6
+says "bench --launch-ms" '^  attention_lanes +([2-9]|[1-9][0-9]+) '
+CLATTN_LAUNCH_MS=1e-6
+export CLATTN_LAUNCH_MS
+bounded -1
+says "bench --launch-ms before the environment" '^  attention_lanes +1 '
+unset CLATTN_LAUNCH_MS
+wrong "run --launch-ms" 'run: --launch-ms x: a number of milliseconds is needed' run "$fox:q" "$fox:k" "$fox:v" -o "$work/o3.npy" --launch-ms x
+wrong "bench --launch-ms" 'bench: --launch-ms nan: a number' bench 'n8 d8' --launch-ms nan
+wrong "bench --linear --launch-ms" 'bench: --launch-ms x: a number' bench --linear 'm8 n8 k8' --launch-ms x
+wrong "tune --launch-ms" 'tune: --launch-ms 1ms: a number' tune 'n8 d8' --launch-ms 1ms
+wrong "check --launch-ms" 'check: --launch-ms x: a number' check "$fox" --launch-ms x
+wrong "study --launch-ms" 'study: --launch-ms x: a number' study sdpa --launch-ms x
+
 finish
