@@ -321,7 +321,8 @@ Test(programs, are_kept_where_caches_are_by_custom, .init = cached, .fini = temp
     expect_folder(".cache/clattn");
 }
 
-Test(programs, of_a_context_that_lives_on_are_kept_when_it_waits, .init = cached, .fini = temp_dir_remove) {
+/* late: as if seconds had passed since the kernel ran. */
+static void expect_kept_by(clattn_status (*call)(clattn_context *context), bool late) {
     const int64_t shape[1] = {16};
     clattn_context *context = NULL;
     clattn_buffer *buffer = NULL;
@@ -335,14 +336,28 @@ Test(programs, of_a_context_that_lives_on_are_kept_when_it_waits, .init = cached
     SUCCEEDS(cla_fill_strided(context, fill, false, &t, 1.0));
     SUCCEEDS(clattn_context_sync(context));
     cr_expect_eq(temp_dir_count(), 0, "the first result comes first");
-    atomic_store(&context->save_at, 1); /* as if seconds had passed */
-    SUCCEEDS(clattn_context_sync(context));
+    if (late)
+        atomic_store(&context->save_at, 1);
+    SUCCEEDS(call(context));
     cr_expect_eq(temp_dir_count(), 1);
     cr_expect_eq(atomic_load(&context->save_at), 0);
     expect_origin(false, 0, 1);
     cla_kernel_destroy(fill);
     clattn_buffer_destroy(buffer);
     clattn_context_destroy(context);
+}
+
+Test(programs, of_a_context_that_lives_on_are_kept_when_it_waits, .init = cached, .fini = temp_dir_remove) {
+    expect_kept_by(clattn_context_sync, true);
+}
+
+Test(programs, of_a_context_that_lives_on_are_kept_when_asked_for, .init = cached, .fini = temp_dir_remove) {
+    clattn_context *cpu = NULL;
+    expect_kept_by(clattn_context_save_programs, false);
+    SUCCEEDS(clattn_context_create("cpu", NULL, &cpu));
+    SUCCEEDS(clattn_context_save_programs(cpu));
+    FAILS(clattn_context_save_programs(NULL), CLATTN_E_ARGUMENT, "context is NULL");
+    clattn_context_destroy(cpu);
 }
 
 Test(programs, of_eight_processes_at_once_are_whole, .init = cached, .fini = temp_dir_remove) {

@@ -142,6 +142,7 @@ static void use_all(const things *t) {
     FAILS(clattn_buffer_download(t->buffer, 0, numbers, 4), CLATTN_E_DEVICE_LOST, "make a new one");
     FAILS(clattn_meter_read(t->meter, 4096, &rate), CLATTN_E_DEVICE_LOST, "make a new one");
     FAILS(clattn_context_profile(context, &entry, 1, &count), CLATTN_E_DEVICE_LOST, "make a new one");
+    FAILS(clattn_context_save_programs(context), CLATTN_E_DEVICE_LOST, "make a new one");
 }
 
 Test(faults_lost, G12_every_later_call_is_refused_and_nothing_is_left) {

@@ -117,6 +117,7 @@ static bool first_run(lane *l, const cla_bench_place *p, const cla_bench_call *c
     if (!run_once(l))
         return false;
     e->cold_ms = 1e3 * (cla_seconds() - start);
+    clattn_context_save_programs(l->context); /* drivers may compile for it, in a sample if it came later */
     clattn_context_memory(l->context, &current, &peak);
     e->peak_bytes = p->bytes + (peak > before ? peak - before : 0);
     return count(l);
@@ -262,11 +263,18 @@ static void sample_peaks(cla_bench *bench, const lane *lanes, size_t count) {
     }
 }
 
+/* Of kernels that ran for the first time since then: those of calls on host arrays, and of the meter. */
+static void save_programs(const cla_bench *bench) {
+    for (size_t d = 0; d < bench->device_count; d++)
+        clattn_context_save_programs(bench->devices[d].context); /* what fails there fails in a sample too */
+}
+
 static void take_turns(cla_bench *bench, lane *lanes, size_t count) {
     cla_progress progress = cla_progress_begin("bench");
     int64_t done = 0, total = 0;
     for (size_t i = 0; i < count; i++)
         total += lanes[i].runs_wanted + lanes[i].calls_wanted;
+    save_programs(bench);
     for (bool more = true; more && !cla_interrupted();) {
         more = false;
         for (size_t i = 0; i < 2 * count; i++) { /* runs of all, then calls of all */
@@ -277,6 +285,7 @@ static void take_turns(cla_bench *bench, lane *lanes, size_t count) {
             more |= take_turn(l, i >= count);
         }
         sample_peaks(bench, lanes, count);
+        save_programs(bench);
     }
     cla_progress_end(&progress);
 }

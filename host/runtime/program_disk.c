@@ -196,3 +196,13 @@ void cla_programs_waited(clattn_context *context) {
     cla_programs_save(context);
     pthread_mutex_unlock(&context->lock);
 }
+
+clattn_status clattn_context_save_programs(clattn_context *context) {
+    const clattn_status status = clattn_context_sync(context);
+    if (status == CLATTN_OK && context->queue) {
+        pthread_mutex_lock(&context->lock);
+        cla_programs_save(context);
+        pthread_mutex_unlock(&context->lock);
+    }
+    return status;
+}

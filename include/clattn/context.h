@@ -90,6 +90,11 @@ CLATTN_API void clattn_context_trim(clattn_context *context);
 /* Programs that this context needed so far: compiled from source, and taken from the cache on disk. Either may be NULL;
  * CLBlast's are not among them. */
 CLATTN_API void clattn_context_programs(clattn_context *context, size_t *compiled, size_t *restored);
+/* Waits, and writes what the cache on disk does not hold yet of programs that have run. Else clattn_context_destroy
+ * does it, or a call that waits five seconds later, which then takes up to a second more: for those who measure.
+ * Special  a cache that is off or cannot be written: nothing is kept.
+ * Errors   those of clattn_context_sync. */
+CLATTN_API clattn_status clattn_context_save_programs(clattn_context *context);
 /* The folder of that cache; "" when it is off. Owned by the context. */
 CLATTN_API const char *clattn_context_cache_folder(const clattn_context *context);
 
