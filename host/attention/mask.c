@@ -98,6 +98,8 @@ clattn_status cla_sequences_take(cla_problem *p, const clattn_attention_args *ar
         goto done;
     }
     CLA_CHECK(args->sequences > 0, CLATTN_E_ARGUMENT, "sequences: %lld is negative", (long long)args->sequences);
+    CLA_CHECK(args->sequences <= CLA_LARGEST_SIZE, CLATTN_E_SHAPE, "sequences: %lld; more than %d are not supported",
+              (long long)args->sequences, CLA_LARGEST_SIZE);
     CLA_CHECK(p->B == 1, CLATTN_E_SHAPE, "q: batch %lld; sequences one after another have a batch of 1",
               (long long)p->B);
     CLA_CHECK(!args->query_lengths, CLATTN_E_ARGUMENT,
@@ -107,8 +109,6 @@ clattn_status cla_sequences_take(cla_problem *p, const clattn_attention_args *ar
               "cu_keys: keys in pages are not one after another; give key_lengths alone");
     if (!p->page_size)
         CLA_TRY(check_cumulative(args->cu_keys, "cu_keys", args->sequences, p->M, &p->M));
-    CLA_CHECK(args->sequences <= CLA_LARGEST_SIZE, CLATTN_E_SHAPE, "sequences: %lld; more than %d are not supported",
-              (long long)args->sequences, CLA_LARGEST_SIZE);
     p->ragged = true;
     p->B = args->sequences;
     p->query_rows = args->cu_queries[p->B];

@@ -32,8 +32,7 @@ clattn_status cla_pages_take(cla_problem *p, const clattn_attention_args *args) 
     clattn_status status = CLATTN_OK;
     if (!p->page_size)
         return CLATTN_OK;
-    int64_t entries = 0;
-    CLA_CHECK(cla_mul(p->B, p->table_pages, &entries), CLATTN_E_SHAPE, "block_table: too many entries");
+    const int64_t entries = p->B * p->table_pages; /* neither is above CLA_LARGEST_SIZE, as M is not */
     CLA_TRY(cla_alloc((size_t)entries, sizeof *p->table, "block_table", &p->table));
     for (int64_t b = 0; b < p->B; b++) {
         const int64_t row = b * p->table_pages, used = cla_ceil_div(p->batches[b].keys, p->page_size);

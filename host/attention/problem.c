@@ -282,18 +282,16 @@ static clattn_status init(cla_problem *problem, const clattn_attention_args *arg
     p = (cla_problem){0};
 done:
     cla_problem_free(&p);
-    if (status != CLATTN_OK && problem)
+    if (status != CLATTN_OK)
         *problem = (cla_problem){0};
     return status;
 }
 
 clattn_status cla_problem_init(cla_problem *problem, const clattn_attention_args *args) {
-    return args ? init(problem, args, NULL) : cla_error(CLATTN_E_ARGUMENT, "attention: args is NULL");
+    return init(problem, args, NULL);
 }
 
 clattn_status cla_problem_init_backward(cla_problem *problem, const clattn_attention_backward_args *args) {
-    if (!args)
-        return cla_error(CLATTN_E_ARGUMENT, "attention_backward: args is NULL");
     clattn_attention_args forward = args->forward; /* without its other results */
     forward.lse = forward.weights = forward.column_sums = forward.entropy = (clattn_tensor){0};
     forward.weights_form = CLATTN_WEIGHTS_SOFTMAX;
