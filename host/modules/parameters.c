@@ -179,11 +179,12 @@ clattn_status clattn_parameters_find(const clattn_parameters *p, const char *pre
     *tensor = clattn_parameters_get(p, prefix, name);
     if (tensor->rank > 0)
         goto done;
-    list(p, prefix ? prefix : "", &text);
+    prefix = prefix ? prefix : "";
+    list(p, prefix, &text);
     CLA_CHECK(text.length > 0, CLATTN_E_ARGUMENT, "parameters: there is no \"%.*s%.*s\", and of %zu none begins so",
-              NAME, prefix ? prefix : "", NAME, name, p->count);
-    CLA_CHECK(false, CLATTN_E_ARGUMENT, "parameters: there is no \"%.*s%.*s\"; there are %s", NAME,
-              prefix ? prefix : "", NAME, name, cla_str_text(&text));
+              NAME, prefix, NAME, name, p->count);
+    status = cla_error(CLATTN_E_ARGUMENT, "parameters: there is no \"%.*s%.*s\"; there are %s", NAME, prefix, NAME,
+                       name, cla_str_text(&text));
 done:
     cla_str_free(&text);
     return status;

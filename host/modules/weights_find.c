@@ -84,9 +84,8 @@ enum { NAME = 512 };
 /* PREFIX + part, for the parameters of a part of a module. */
 static clattn_status join(char text[NAME], const char *prefix, const char *part) {
     const int length = snprintf(text, NAME, "%s%s", prefix ? prefix : "", part);
-    return length >= 0 && length < NAME
-               ? CLATTN_OK
-               : cla_error(CLATTN_E_ARGUMENT, "parameters: a prefix of more than %d bytes", NAME - 1);
+    return (size_t)length < NAME ? CLATTN_OK
+                                 : cla_error(CLATTN_E_ARGUMENT, "parameters: a prefix of more than %d bytes", NAME - 1);
 }
 
 static clattn_status find_attention(const clattn_parameters *p, const char *prefix, const char *part,
