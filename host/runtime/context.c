@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contexts: one device, one queue, one program cache. The only reader of the environment. */
+#define _POSIX_C_SOURCE 200809L /* stat */
 #include "base/mem.h"
 #include "base/str.h"
 #include "runtime/program.h"
@@ -8,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { GPU_LAUNCH_MS = 500 };
 
@@ -25,6 +27,12 @@ done:
     return status;
 }
 
+/* Accounts of services have homes that are not there, and shall not be. */
+static bool is_folder(const char *path) {
+    struct stat info;
+    return path && *path == '/' && stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 /* The folder of the binary cache, owned; NULL: none is kept. */
 static clattn_status environment_cache(char **folder) {
     const char *own = getenv("CLATTN_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -33,7 +41,7 @@ static clattn_status environment_cache(char **folder) {
         return *own == '\0' || strcmp(own, "off") == 0 ? CLATTN_OK : join(own, "", folder);
     if (xdg && *xdg == '/')
         return join(xdg, "/clattn", folder);
-    return home && *home == '/' ? join(home, "/.cache/clattn", folder) : CLATTN_OK;
+    return is_folder(home) ? join(home, "/.cache/clattn", folder) : CLATTN_OK;
 }
 
 /* The tuner's record, owned; NULL: none. */
