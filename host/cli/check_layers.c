@@ -3,6 +3,7 @@
  * Boolean masks are true where a key may NOT be seen. */
 #include "check_module.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -49,7 +50,7 @@ static bool set_options(cla_check_case *c, cla_check_job *job, const layer_case 
     job->layer_options = (clattn_layer_options){.heads = l->heads,
                                                 .norm_first = l->norm_first,
                                                 .activation = gelu ? CLATTN_ACTIVATION_GELU : CLATTN_ACTIVATION_RELU,
-                                                .norm_epsilon = l->epsilon,
+                                                .norm_epsilon = l->epsilon != 0 ? l->epsilon : DBL_MIN, /* not unset */
                                                 .batch_second = !l->batch_first};
     return relu || gelu || cla_check_error(c, "the activation %s is not known", l->activation);
 }

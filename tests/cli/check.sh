@@ -146,6 +146,26 @@ last "a short mask of one key" "1 passed, 0 failed, 0 skipped"
 bad "a dump of rank 2" 's/sdpa/clattn_run/' 'not 4'
 bad "a dump with an option to come" 's/sdpa/clattn_run/;s/{/{\\"attrs\\":{\\"dropout\\":0.1},/' 'the attribute dropout is not known'
 
+# Rows of 2^-20 and -2^-20, which an epsilon of 0 leaves at 1 and -1, and 1e-5 would make small. All other weights are 0.
+tensors=
+where=0
+for tensor in src:1,1,2:8 out:1,1,2:8 norm1.weight:2:8 norm2.weight:2:8 self_attn.in_proj_weight:6,2:48 \
+    self_attn.out_proj.weight:2,2:16 linear1.weight:1,2:8 linear2.weight:2,1:8; do
+    shape=${tensor#*:}
+    tensors="$tensors,\"c/${tensor%%:*}\":{\"dtype\":\"F32\",\"shape\":[${shape%:*}],\"data_offsets\":[$where,$((where + ${tensor##*:}))]}"
+    where=$((where + ${tensor##*:}))
+done
+{
+    printf '\0\0\200\065\0\0\200\265'
+    for row in 77:277 77:77 77:77; do printf "\\0\\0\\200\\0${row%:*}\\0\\0\\200\\${row#*:}"; done
+    head -c 80 /dev/zero
+} | pack "$work/epsilon.safetensors" "{\"__metadata__\":{\"c\":\"{${q}op${q}:${q}encoder_layer${q},\
+${q}attrs${q}:{${q}nhead${q}:1,${q}bias${q}:0,${q}layer_norm_eps${q}:0},${q}in${q}:[${q}src${q},${q}self_attn.in_proj_weight${q},\
+${q}self_attn.out_proj.weight${q},${q}linear1.weight${q},${q}linear2.weight${q},${q}norm1.weight${q},${q}norm2.weight${q}],\
+${q}out${q}:{${q}out${q}:[0.0,0.00001]}}\"}$tensors}"
+run 0 "an epsilon of 0" "$work/epsilon.safetensors" --device cpu
+last "an epsilon of 0" "1 passed, 0 failed, 0 skipped"
+
 # ---- a dump replays ----
 if "$clattn" run "$vectors/torch.safetensors:sdpa_gqa_mask/Q" "$vectors/torch.safetensors:sdpa_gqa_mask/K" \
     "$vectors/torch.safetensors:sdpa_gqa_mask/V" --keep "$vectors/torch.safetensors:sdpa_gqa_mask/attn_mask" \
