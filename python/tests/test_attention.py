@@ -147,6 +147,24 @@ def test_dropout_is_that_of_its_seed():
     assert (run(dropout_seed=1) != run(dropout_seed=1, dropout_offset=1)).any()
 
 
+def test_sums_are_f64_where_any_array_is():
+    q, k, v = (x.astype("f4") for x in (Q, K, V))
+    _, p, lse = formula(q.astype("f8"), k.astype("f8"), v.astype("f8"), bias=BIAS, sinks=np.arange(4.0))
+    for options in ({"bias": BIAS}, {"bias": BIAS.astype("f4"), "out": np.empty((B, H, N, D))}):
+        asked = dict(lse=True, weights=True, column_sums=True, entropy=True, sinks=np.arange(4))
+        got = clattn.attention(q, k, v, device="cpu", **options, **asked)
+        assert {x.dtype for x in (got.lse, got.weights, got.column_sums, got.entropy)} == {np.dtype("f8")}
+        np.testing.assert_allclose(got.lse, lse, rtol=1e-6)
+        np.testing.assert_allclose(got.weights, p, rtol=1e-6)
+
+
+def test_sinks_of_any_type_become_that_of_the_sums():
+    single = [x.astype("f4") for x in (Q, K, V)]
+    wanted = clattn.attention(*single, sinks=np.arange(4, dtype="f4"), device="cpu")
+    for sinks in ([0.0, 1.0, 2.0, 3.0], range(4), np.arange(4.0), Foreign(np.arange(4.0)), Foreign(np.arange(4, dtype="f4"))):
+        np.testing.assert_array_equal(clattn.attention(*single, sinks=sinks, device="cpu"), wanted)
+
+
 class Foreign:
     """An array of another library: nothing but DLPack."""
 
@@ -239,6 +257,10 @@ WRONG = [
     (clattn.DtypeError, "i32", lambda: clattn.attention(Q.astype("i4"), K, V)),
     (clattn.ArgumentError, "no_such", lambda: clattn.attention(Q, K, V, algorithm="no_such")),
     (clattn.Error, "no_such", lambda: clattn.attention(Q, K, V, device="no_such")),
+    (clattn.ArgumentError, "keep is one number", lambda: clattn.attention(Q, K, V, keep=np.array(False))),
+    (clattn.ArgumentError, "drop is one number", lambda: clattn.attention(Q, K, V, drop=True)),
+    (clattn.ArgumentError, "bias is one number", lambda: clattn.attention(Q, K, V, bias=0.5)),
+    (clattn.ArgumentError, "sinks is one number", lambda: clattn.attention(Q, K, V, sinks=0.5)),
     (clattn.ArgumentError, "9 axes", lambda: clattn.attention(Q, K, V, bias=np.zeros((1,) * 9))),
 ]
 

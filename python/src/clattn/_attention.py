@@ -45,6 +45,8 @@ class _Arguments:
         if array is None:
             return None
         t = _tensor.of(array, field, out)
+        if not t.shape:  # the library takes it for absent
+            raise ArgumentError(f"{field} is one number, without axes; what broadcasts has axes of 1")
         self._held.append(t)
         setattr(self.c, field, t.c[0])
         return t
@@ -142,7 +144,7 @@ def attention(
     scale        1 / sqrt(D) if None
     softcap      softcap * tanh(score / softcap), before everything else; 0: none
     alibi        True: the usual slopes; an array [H]: others
-    sinks        [H]: a logit in each row's sum, without a value
+    sinks        [H]: a logit in each row's sum, without a value; converted to the type of the sums
     dropout      the share of weights that are dropped, by dropout_seed and dropout_offset
     lse, weights, column_sums, entropy   True: also returned, [B, H, N], [B, H, N, M], [B, H, M], [B, H, N];
                  weights_form "softmax", "scaled", "capped" or "masked"; weights_mean: over the heads [B, 1, N, M];
@@ -174,8 +176,9 @@ def attention(
         a.numbers("block_table", table, np.int32, None)
         a.c.table_pages = table.shape[1]
         keys *= table.shape[1]
-    for field, array in (("keep", keep), ("drop", drop), ("bias", bias), ("sinks", sinks)):
+    for field, array in (("keep", keep), ("drop", drop)):
         a.tensor(field, array)
+    tbias = a.tensor("bias", bias)
     a.c.short_masks = short_masks
     _positions(a, causal, align, offsets, window, rows)
     a.numbers("key_lengths", key_lengths, np.int64, rows)
@@ -192,11 +195,12 @@ def attention(
     a.c.max_workspace, a.c.batch_invariant = max_workspace, batch_invariant
     a.c.self_check = 2**63 - 1 if self_check == "all" else self_check
 
-    sums = "float64" if "float64" in (tq.dtype, tk.dtype, tv.dtype) else "float32"
     lead = tq.shape[:-2]
     whole = not sequences and queries > 0  # else some places are not written
     result = Result(out if out is not None else _tensor.new_like(q, lead + (queries, tv.shape[-1]), whole))
-    a.tensor("o", result.o, out=True)
+    to = a.tensor("o", result.o, out=True)
+    sums = "float64" if any(t is not None and t.dtype == "float64" for t in (tq, tk, tv, to, tbias)) else "float32"
+    a.tensor("sinks", _sinks_of(sinks, sums))
     shown_queries = a.numbers("weights_queries", weights_queries, np.int64, None) if weights_queries is not None else queries
     shown_heads = a.numbers("weights_heads", weights_heads, np.int64, None) if weights_heads is not None else heads
     if weights_queries is not None:
@@ -264,6 +268,17 @@ def _positions(
         a.c.has_window = True
         a.c.window_left = 2**63 - 1 if left is None else left
         a.c.window_right = 2**63 - 1 if right is None else right
+
+
+def _sinks_of(sinks: Array | None, sums: str) -> Array | None:
+    """In the type of the sums, as the library needs them."""
+    if sinks is None:
+        return None
+    if not isinstance(sinks, np.ndarray) and hasattr(sinks, "__dlpack__"):
+        if _tensor.of(sinks, "sinks").dtype in (sums, "bfloat16"):  # NumPy has no bfloat16: the library says what is needed
+            return sinks
+        sinks = np.from_dlpack(sinks)
+    return np.asarray(sinks, dtype=sums)
 
 
 def _scores(a: _Arguments, heads: int, scale: float | None, softcap: float, alibi: bool | Array) -> None:
