@@ -38,7 +38,7 @@ static double excess(double got, double want, double allowed) {
 /* What is wanted in 16 bits is got in f32 where it is weights: it is rounded first. */
 static bool compare(const cla_check_output *out, difference *d) {
     double worst = 0;
-    clattn_array want, got = {0};
+    clattn_array want = {0}, got = {0};
     *d = (difference){0};
     if (!values(out->want, out->want->dtype, &want) || !values(out->got, out->want->dtype, &got)) {
         clattn_array_free(&want);
