@@ -2,7 +2,8 @@
 /* A decoder learns to reverse or to sort sequences of digits, on any device; its accuracy is that on sequences that are
  * never trained. A checkpoint goes on as if the run had not stopped, bit for bit.
  *   build/examples/train --save model.safetensors --plot loss.svg
- *   build/examples/train --resume model.safetensors --steps 2000 --until 99.9 */
+ *   build/examples/train --resume model.safetensors --steps 2000 --until 99.9
+ * Ctrl-C ends it behind the steps under way, and what was asked for is written. */
 #define _POSIX_C_SOURCE 200809L
 #include "complain.h"
 #include "train_out.h"
@@ -11,6 +12,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -21,7 +23,7 @@ static const char usage[] =
     "  --steps N        up to step N (3000)\n"
     "  --until P        stops when P percent of draws of unseen sequences are right (99.5); given, it is an error\n"
     "                   where the steps do not get there; 0: goes through all steps\n"
-    "  --save X.safetensors    writes a checkpoint at the end\n"
+    "  --save X.safetensors    writes a checkpoint at the end, or where Ctrl-C ends it\n"
     "  --resume X.safetensors  goes on from one, with its settings\n"
     "  --plot X.svg     draws loss and accuracy\n"
     "  --profile        tells the times of kernels (OpenCL)\n"
@@ -54,6 +56,19 @@ typedef struct run {
     int32_t *digits;           /* of one */
     double loss, accuracy;     /* the mean of the steps last done; from 0 to 1 */
 } run;
+
+/* ---- Ctrl-C: the first is noted, the second ends the process ---- */
+
+static volatile sig_atomic_t interrupted;
+
+static void note_signal(int number) { interrupted = number; }
+
+static void note_signals(void) {
+    struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
 
 /* ---- options ---- */
 
@@ -185,13 +200,16 @@ static bool train(run *r) {
     const history *h = &r->history;
     const double start = seconds();
     bool ok = true;
-    while (ok && h->step < o->steps && !is_enough(r)) {
+    while (ok && h->step < o->steps && !is_enough(r) && !interrupted) {
         ok = train_part(r);
         if (ok)
             printf("step %5" PRId64 "   loss %.5f   unseen %6.2f %%   %.1f s\n", h->step, r->loss, 100 * r->accuracy,
                    seconds() - start);
         fflush(stdout);
     }
+    if (ok && interrupted)
+        fprintf(stderr, "interrupted behind step %" PRId64 "%s\n", h->step,
+                o->save ? "; the checkpoint goes on from there" : "; without --save it is lost");
     return ok;
 }
 
@@ -254,6 +272,7 @@ static bool open_run(run *r, int64_t step) {
     settings_text(s, 0, name);
     printf("%" PRId64 " layers, %" PRId64 " parameters learn to %s %" PRId64 " digits on %s\n", s->layers,
            clattn_parameters_elements(model_weights(r->model)->all, weight_prefix(VALUE)), name, s->length, info.name);
+    fflush(stdout);
     return true;
 }
 
@@ -268,7 +287,7 @@ static bool run_all(options *o) {
     ok = ok && train(&r) && show(&r) && report_profile(&r) &&
          (!o->save || checkpoint_write(o->save, r.settings, &r.history, r.model)) &&
          (!o->plot || train_plot(o->plot, r.settings, &r.history));
-    if (ok && o->until_given && o->until > 0 && !is_enough(&r))
+    if (ok && o->until_given && o->until > 0 && !is_enough(&r) && !interrupted)
         ok = complain("%" PRId64 " steps did not reach %g %%", o->steps, o->until);
     model_close(r.model);
     clattn_context_destroy(r.context);
@@ -287,7 +306,10 @@ int main(int argc, char **argv) {
         fputs(usage, stdout);
         return 0;
     }
+    note_signals();
     if (!run_all(&o))
         return 1;
-    return fflush(stdout) == 0 && !ferror(stdout) ? 0 : (complain("the output cannot be written"), 1);
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return complain("the output cannot be written"), 1;
+    return interrupted ? 128 + interrupted : 0;
 }

@@ -37,6 +37,23 @@ run 0 "until it can" $small --device cpu --task sort --until 99 --save sorted.sa
 says "what it makes of sequences" '^([0-9] ){3}->( [0-9]){3}$'
 says "99 %" '^(99\.[0-9]*|100\.00) % of 1024 draws of unseen'
 
+# ---- Ctrl-C: what is there is written, and goes on ----
+"$clattn" $small --device cpu --until 0 --steps 1000000 --save caught.safetensors --plot caught.svg >out 2>err &
+child=$!
+for _ in $(seq 600); do
+    if grep -q '^step' out || ! kill -0 "$child" 2>/dev/null; then break; fi
+    sleep 0.1
+done
+kill -INT "$child"
+wait "$child"
+status=$?
+holds "Ctrl-C: exit status 130" [ "$status" -eq 130 ]
+says "Ctrl-C" '^interrupted behind step [0-9]+; the checkpoint goes on from there$' err
+step=$(sed -n 's/^interrupted behind step \([0-9]*\).*/\1/p' err)
+holds "Ctrl-C: a plot" grep -q '</svg>' caught.svg
+run 0 "on from there" --resume caught.safetensors --device cpu --until 0 --steps $((step + 1))
+says "on from there" "^step +$((step + 1)) "
+
 # ---- wrong use ----
 run 0 "help" --help
 refuses "an unknown option" 'no option' --depth 3
