@@ -260,6 +260,18 @@ Test(lint, a_scale_of_zero) {
     one(&h, CLATTN_LINT_SCALE_ZERO, "scale", "scale: is 0", "leave has_scale unset for 1 / sqrt(2)");
 }
 
+Test(lint, numbers_that_do_not_count) {
+    fixture f;
+    make(&f);
+    f.args.scale = 0.5;
+    heard h = lint(&f.args);
+    one(&h, CLATTN_LINT_UNSET, "scale", "scale: is 0.5", "since has_scale is not set");
+    f.args.has_scale = true;
+    f.args.window_left = 3;
+    h = lint(&f.args);
+    one(&h, CLATTN_LINT_UNSET, "window", "window: is 3 to the left", "since has_window is not set");
+}
+
 Test(lint, key_lengths_of_zero) {
     static const int64_t zero[B] = {0, 0}, some[B] = {0, 3};
     fixture f;

@@ -49,6 +49,8 @@ const char *clattn_lint_name(clattn_lint_kind kind) {
 
 /* ---- numbers without tensors ---- */
 
+static bool is_side(int64_t x) { return x != 0 && x != CLATTN_UNLIMITED; }
+
 static void check_numbers(linter *l, const clattn_attention_args *args) {
     const cla_problem *p = l->p;
     if (args->has_scale && args->scale == 0)
@@ -56,6 +58,13 @@ static void check_numbers(linter *l, const clattn_attention_args *args) {
             l, CLATTN_LINT_SCALE_ZERO, "scale",
             "scale: is 0, so that every key that is seen has the same weight; leave has_scale unset for 1 / sqrt(%lld)",
             (long long)p->D);
+    if (!args->has_scale && args->scale != 0)
+        warn(l, CLATTN_LINT_UNSET, "scale", "scale: is %g, and 1 / sqrt(%lld) counts, since has_scale is not set",
+             args->scale, (long long)p->D);
+    if (!args->has_window && (is_side(args->window_left) || is_side(args->window_right)))
+        warn(l, CLATTN_LINT_UNSET, "window",
+             "window: is %lld to the left and %lld to the right, and there is none, since has_window is not set",
+             (long long)args->window_left, (long long)args->window_right);
     int64_t most = 0;
     for (int64_t b = 0; args->key_lengths && b < p->B; b++)
         most = args->key_lengths[b] > most ? args->key_lengths[b] : most;

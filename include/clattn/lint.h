@@ -19,7 +19,8 @@ extern "C" {
     X(CLATTN_LINT_BIAS_ZERO, 5, "bias-zero")       /* bias is all 0 */                                                 \
     X(CLATTN_LINT_BOOL_BYTES, 6, "bool-bytes")     /* bytes of a bool mask that are neither 0 nor 1 */                 \
     X(CLATTN_LINT_LENGTHS_ZERO, 7, "lengths-zero") /* key_lengths is all 0 */                                          \
-    X(CLATTN_LINT_F16_INFINITE, 8, "f16-infinite") /* infinities in q, k or v in f16: most likely an overflow */
+    X(CLATTN_LINT_F16_INFINITE, 8, "f16-infinite") /* infinities in q, k or v in f16: most likely an overflow */       \
+    X(CLATTN_LINT_UNSET, 9, "unset")               /* a scale or window without its has_scale, has_window */
 
 /* What clattn_lint looks for. */
 typedef enum clattn_lint_kind {
