@@ -158,6 +158,9 @@ def attention(
     Raises ArgumentError (shapes, options), DtypeError, OutOfMemoryError, Error.
     """
     a = _Arguments()
+    for name, array in (("q", q), ("k", k), ("v", v)):
+        if array is None:
+            raise ArgumentError(f"{name} is None; queries, keys and values are needed")
     tq, tk, tv = (a.tensor(name, array) for name, array in (("q", q), ("k", k), ("v", v)))
     rank = len(tq.shape)
     if not 2 <= rank <= 4 or len(tk.shape) != rank and block_table is None or len(tv.shape) != len(tk.shape):
@@ -253,7 +256,9 @@ def _positions(
     window: tuple[int | None, int | None] | None,
     rows: int,
 ) -> None:
-    a.c.causal = causal
+    if not isinstance(causal, (bool, np.bool_, int)):
+        raise ArgumentError(f"causal is {causal!r}; it is True or False, and align= says where queries stand")
+    a.c.causal = bool(causal)
     if offsets is not None:
         if align is not None:
             raise ArgumentError("align and offsets exclude each other")
@@ -264,6 +269,8 @@ def _positions(
             raise ArgumentError(f"align is {align!r}; {', '.join(_ALIGNS)} are known, or offsets=")
         a.c.align = getattr(lib, _ALIGNS[align])
     if window is not None:
+        if not isinstance(window, (tuple, list)) or len(window) != 2:
+            raise ArgumentError(f"window is {window!r}; it is (left, right), None for a side without a limit")
         left, right = window
         a.c.has_window = True
         a.c.window_left = 2**63 - 1 if left is None else left
