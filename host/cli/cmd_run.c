@@ -211,8 +211,12 @@ static void print_summary(const run *r) {
     if (o->dump)
         printf("%-8s in %s; `clattn check %s` replays it\n", "case", o->dump, o->dump);
     const bool seconds = r->report.seconds >= 1;
-    printf("%-8s %s on %s (%s), %.3g %s\n", "by", r->report.algorithm, r->device.spec, r->device.name,
+    printf("%-8s %s on %s (%s), %.3g %s", "by", r->report.algorithm, r->device.spec, r->device.name,
            r->report.seconds * (seconds ? 1 : 1e3), seconds ? "s" : "ms");
+    if (r->report.compiled > 0)
+        printf(", with kernels that were new to the driver (%zu %s)", r->report.compiled,
+               r->report.compiled == 1 ? "program" : "programs");
+    puts("");
 }
 
 /* A result that verification found wrong is not written; the case that shows it is. */

@@ -64,6 +64,7 @@ static clattn_status execute(clattn_context *context, clattn_plan *plan, cla_job
     if (report) {
         snprintf(report->algorithm, sizeof report->algorithm, "%s", info.algorithm);
         report->seconds = cla_seconds() - start;
+        clattn_context_programs(context, &report->compiled, NULL);
     }
     return status;
 }

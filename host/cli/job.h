@@ -9,6 +9,7 @@
 typedef struct cla_job_report {
     char algorithm[48]; /* that ran */
     double seconds;     /* from the start of the execution to its end, without transfers */
+    size_t compiled;    /* programs from source: PoCL compiles when they run, within those seconds */
 } cla_job_report;
 
 enum { CLA_JOB_TENSORS = 17 };
