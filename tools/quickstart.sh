@@ -17,7 +17,7 @@ quietly() {
     local what=$1 log=build/out/quickstart.log status=0
     shift
     while sleep 15 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
-        printf '      still %s (%d s so far)\n' "$what" "$SECONDS"
+        printf '      still %s (%s%d s so far)\n' "$what" "$(share_done "$log")" "$SECONDS"
     done &
     ticker=$!
     "$@" </dev/null >"$log" 2>&1 || status=$?
@@ -27,6 +27,11 @@ quietly() {
         tail -n 20 "$log" >&2
         exit 1
     fi
+}
+
+# How far a build says it is.
+share_done() { # LOG
+    sed -n 's/^\[ *\([0-9]*%\)\].*/\1, /p' "$1" 2>/dev/null | tail -n 1
 }
 
 stop_ticker() {
@@ -51,7 +56,7 @@ fox=examples/data/fox.safetensors
 begin "packages: what is missing is installed (two to three minutes on a new system)"
 tools/install_packages.sh
 
-begin "build: the library and the command line, into build/"
+begin "build: the library and the command line, into build/ (one to two minutes on two cores)"
 quietly configuring cmake -S . -B build -DCLATTN_TESTS=OFF
 quietly compiling cmake --build build -j "$(nproc)"
 clattn=build/clattn
@@ -65,7 +70,7 @@ shown "computing and drawing" "$clattn" run "$fox:q" "$fox:k" "$fox:v" -o build/
 begin "check: the same against what the model itself computed (tensor o of $fox)"
 shown checking "$clattn" check "$fox"
 
-begin "benchmark: the device against the CPU as the sequence grows"
+begin "benchmark: the device against the CPU as the sequence grows (half a minute to two)"
 echo "      times are medians; the first run of each algorithm waits for the compiler"
 shown measuring "$clattn" bench 'b1 h8 d64' --sweep n=128:1024 --json build/out/scaling.json --plot build/out/scaling.svg
 
