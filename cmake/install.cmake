@@ -52,6 +52,7 @@ if(TARGET clattn_cli)
   install(FILES cmake/completion.bash DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME clattn)
 endif()
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}" PATTERN api EXCLUDE) # which README.md links to
 
 set(CPACK_PACKAGE_VENDOR "clattn")
 set(CPACK_PACKAGE_CONTACT "clattn maintainers <clattn@users.noreply.example>")
