@@ -213,8 +213,8 @@ static void print_summary(const run *r) {
     const bool seconds = r->report.seconds >= 1;
     printf("%-8s %s on %s (%s), %.3g %s", "by", r->report.algorithm, r->device.spec, r->device.name,
            r->report.seconds * (seconds ? 1 : 1e3), seconds ? "s" : "ms");
-    if (r->report.compiled > 0)
-        printf(", with kernels that were new to the driver (%zu %s)", r->report.compiled,
+    if (seconds && r->report.compiled > 0)
+        printf(", in which the device's compiler built %zu %s", r->report.compiled,
                r->report.compiled == 1 ? "program" : "programs");
     puts("");
 }
