@@ -190,7 +190,7 @@ clattn_status clattn_decoder_backward(clattn_decoder *decoder, const clattn_deco
     if (cla_present(&args->d_memory)) {
         CLA_CHECK(cla_same_shape(&args->d_memory, &forward.memory), CLATTN_E_SHAPE,
                   "decoder_backward: d_memory should have the shape of memory");
-        CLA_TRY(cla_take_rows(&args->d_memory, module, "d_memory", s->options.batch_second, &back.d_memory));
+        back.d_memory = cla_rows_of(&args->d_memory, s->options.batch_second);
     }
     const clattn_tensor *const tensors[] = {&forward.x, &forward.y, &forward.memory, &args->d_x, &args->d_memory};
     bool wide = s->wide;

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "modules/module.h"
 
+#include <assert.h>
 #include <string.h>
 
 clattn_tensor cla_lead(clattn_tensor t) {
-    if (t.rank < 1 || t.rank >= CLATTN_MAX_RANK) {
-        t.rank = -1; /* no view, and refused as such */
-        return t;
-    }
+    assert(t.rank >= 1 && t.rank < CLATTN_MAX_RANK);
     memmove(t.shape + 1, t.shape, (size_t)t.rank * sizeof *t.shape);
     memmove(t.stride + 1, t.stride, (size_t)t.rank * sizeof *t.stride);
     t.shape[0] = 1;
@@ -21,19 +19,20 @@ bool cla_same_view(const clattn_tensor *a, const clattn_tensor *b) {
            cla_view_same_layout(a, b);
 }
 
+clattn_tensor cla_rows_of(const clattn_tensor *given, bool batch_second) {
+    static const int swap[] = {1, 0, 2};
+    return given->rank == 2 ? cla_lead(*given) : batch_second ? clattn_tensor_permute(*given, swap) : *given;
+}
+
 clattn_status cla_take_rows(const clattn_tensor *given, const char *module, const char *name, bool batch_second,
                             clattn_tensor *rows) {
-    static const int swap[] = {1, 0, 2};
     clattn_status status = CLATTN_OK;
     char text[200];
     CLA_CHECK(cla_present(given), CLATTN_E_ARGUMENT, "%s: %s is missing", module, name);
     CLA_CHECK(given->rank == 2 || given->rank == 3, CLATTN_E_SHAPE, "%s: %s %s: rank %d; it is %s, or unbatched [N, E]",
               module, name, cla_shape_text(given, text, sizeof text), given->rank,
               batch_second ? "[N, B, E]" : "[B, N, E]");
-    if (given->rank == 2)
-        *rows = cla_lead(*given);
-    else
-        *rows = batch_second ? clattn_tensor_permute(*given, swap) : *given;
+    *rows = cla_rows_of(given, batch_second);
 done:
     return status;
 }

@@ -10,7 +10,9 @@
 clattn_tensor cla_lead(clattn_tensor t);
 /* The same place, layout and type. */
 bool cla_same_view(const clattn_tensor *a, const clattn_tensor *b);
-/* [B, N, E] of a tensor [N, E], [B, N, E] or, with batch_second, [N, B, E]. `module` and `name` are for the message. */
+/* [B, N, E] of a tensor [N, E], [B, N, E] or, with batch_second, [N, B, E]. */
+clattn_tensor cla_rows_of(const clattn_tensor *given, bool batch_second);
+/* The same of one that may be none of these; `module` and `name` are for the message. */
 clattn_status cla_take_rows(const clattn_tensor *given, const char *module, const char *name, bool batch_second,
                             clattn_tensor *rows);
 /* Whether `t` is there and of the type f64. */

@@ -160,7 +160,7 @@ static clattn_status take_gradient(const clattn_multihead *m, const clattn_tenso
     CLA_CHECK(cla_present(as), CLATTN_E_ARGUMENT, "%s: %s is wanted, and there is no %s", module, name, as_name);
     CLA_CHECK(cla_same_shape(given, as), CLATTN_E_SHAPE, "%s: %s %s: should have the shape of %s %s", module, name,
               cla_shape_text(given, text, sizeof text), as_name, cla_shape_text(as, other, sizeof other));
-    CLA_TRY(cla_take_rows(given, module, name, m->batch_second, rows));
+    *rows = cla_rows_of(given, m->batch_second);
 done:
     return status;
 }

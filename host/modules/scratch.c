@@ -9,7 +9,7 @@ clattn_status cla_scratch_take(cla_scratch *scratch, cla_slot slot, clattn_dtype
     clattn_buffer **buffer = &scratch->buffers[slot];
     *tensor = clattn_tensor_buffer(NULL, dtype, rank, shape);
     const int64_t elements = clattn_tensor_elements(tensor);
-    CLA_CHECK(elements >= 0 && (uint64_t)elements <= SIZE_MAX / 8, CLATTN_E_SHAPE,
+    CLA_CHECK((uint64_t)elements <= SIZE_MAX / 8, CLATTN_E_SHAPE,
               "scratch of rank %d: more elements than 64 bits count", rank);
     const size_t bytes = clattn_dtype_bytes(dtype, (size_t)elements);
     if (!*buffer || clattn_buffer_bytes(*buffer) < bytes) {
@@ -28,7 +28,7 @@ clattn_status cla_scratch_take_many(cla_scratch *scratch, cla_slot slot, clattn_
     const clattn_tensor one = clattn_tensor_buffer(NULL, dtype, rank, shape);
     const int64_t elements = clattn_tensor_elements(&one);
     clattn_tensor all;
-    CLA_CHECK(elements >= 0 && elements <= INT64_MAX / 64, CLATTN_E_SHAPE,
+    CLA_CHECK((uint64_t)elements <= INT64_MAX / 64, CLATTN_E_SHAPE,
               "scratch of rank %d: more elements than 64 bits count", rank);
     const int64_t step = (elements + 31) / 32 * 32, size = step * count;
     CLA_TRY(cla_scratch_take(scratch, slot, dtype, 1, &size, &all));

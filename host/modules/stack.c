@@ -104,9 +104,9 @@ done:
 
 clattn_status cla_stack_run(cla_stack *s, const cla_stack_call *call) {
     clattn_status status = CLATTN_OK;
-    clattn_tensor x, y, rows;
-    CLA_TRY(cla_stack_rows(s, &call->x, &call->y, &x));
-    CLA_TRY(cla_stack_like(s, &call->y, "y", &call->x, &y));
+    const bool batch_second = s->options.batch_second;
+    const clattn_tensor x = cla_rows_of(&call->x, batch_second), y = cla_rows_of(&call->y, batch_second);
+    clattn_tensor rows;
     if (s->count > 1 || s->has_norm)
         CLA_TRY(cla_scratch_take(&s->scratch, CLA_SLOT_ROWS, call->dtype, 3, x.shape, &rows));
     for (int64_t i = 0; i < s->count; i++) {

@@ -46,6 +46,7 @@ typedef struct cla_stack_call {
 /* Checks x and y, and gives x as [B, N, E]. */
 clattn_status cla_stack_rows(const cla_stack *stack, const clattn_tensor *x, const clattn_tensor *y,
                              clattn_tensor *rows);
+/* x and y are checked, as d_y is in the backward pass. */
 clattn_status cla_stack_run(cla_stack *stack, const cla_stack_call *call);
 
 /* stack_backward.c. `call` is that of the forward pass but for y; hidden are what layers gave, of all whose output a

@@ -6,12 +6,17 @@
 #include <stdio.h>
 
 /* What layer i takes, or the norm behind them all: i = count. */
-static clattn_status input_of(const cla_stack *s, const cla_stack_call *call, int64_t i, clattn_tensor *rows) {
+static clattn_tensor input_of(const cla_stack *s, const cla_stack_call *call, int64_t i) {
+    return cla_rows_of(i == 0 ? &call->x : &call->hidden[i - 1], s->options.batch_second);
+}
+
+/* What layer i gave. */
+static clattn_status check_hidden(const cla_stack *s, const cla_stack_call *call, int64_t i) {
     clattn_status status = CLATTN_OK;
-    const clattn_tensor *given = i == 0 ? &call->x : call->hidden ? &call->hidden[i - 1] : NULL;
-    CLA_CHECK(given && cla_present(given), CLATTN_E_ARGUMENT,
-              "%s: hidden: what layer %lld gave is missing; the backward pass needs it", s->module, (long long)(i - 1));
-    CLA_TRY(cla_stack_like(s, given, i == 0 ? "x" : "hidden", &call->x, rows));
+    clattn_tensor rows;
+    CLA_CHECK(call->hidden && cla_present(&call->hidden[i]), CLATTN_E_ARGUMENT,
+              "%s: hidden: what layer %lld gave is missing; the backward pass needs it", s->module, (long long)i);
+    CLA_TRY(cla_stack_like(s, &call->hidden[i], "hidden", &call->x, &rows));
 done:
     return status;
 }
@@ -20,12 +25,12 @@ static clattn_status norm_back(const cla_stack *s, const cla_stack_call *call, c
                                const clattn_tensor *d_y, const clattn_tensor *d_x) {
     clattn_status status = CLATTN_OK;
     clattn_norm_backward_args args = {.kind = s->options.norm,
+                                      .x = input_of(s, call, s->count),
                                       .weight = s->norm.weight,
                                       .d_y = *d_y,
                                       .d_x = *d_x,
                                       .epsilon = s->options.norm_epsilon,
                                       .accumulate = back->accumulate};
-    CLA_TRY(input_of(s, call, s->count, &args.x));
     if (back->gradients)
         args.d_weight = back->gradients->norm->weight, args.d_bias = back->gradients->norm->bias;
     CLA_TRY(clattn_norm_backward(s->scratch.context, &args));
@@ -45,7 +50,6 @@ static clattn_status gradients_of(const cla_stack *s, const cla_stack_back *back
 /* Before anything is written. */
 static clattn_status check(const cla_stack *s, const cla_stack_call *call, const cla_stack_back *back) {
     clattn_status status = CLATTN_OK;
-    clattn_tensor rows;
     cla_layer gradients;
     CLA_CHECK(!back->gradients || back->gradients->count == s->count, CLATTN_E_ARGUMENT,
               "%s: gradients of %lld layers; there are %lld", s->module, (long long)back->gradients->count,
@@ -54,15 +58,13 @@ static clattn_status check(const cla_stack *s, const cla_stack_call *call, const
               "%s: gradients %s a norm behind the last layer", s->module,
               s->has_norm ? "lack those of" : "have those of");
     for (int64_t i = 0; i < s->count; i++) {
-        CLA_TRY(input_of(s, call, i, &rows));
+        if (i < s->count - 1 || s->has_norm)
+            CLA_TRY(check_hidden(s, call, i));
         if (back->gradients)
             CLA_TRY(gradients_of(s, back, i, &gradients));
     }
-    if (s->has_norm) {
-        CLA_TRY(input_of(s, call, s->count, &rows));
-        if (back->gradients)
-            CLA_TRY(cla_norm_take_gradient(back->gradients->norm, &s->norm, "norm"));
-    }
+    if (s->has_norm && back->gradients)
+        CLA_TRY(cla_norm_take_gradient(back->gradients->norm, &s->norm, "norm"));
 done:
     return status;
 }
@@ -72,8 +74,11 @@ static clattn_status layer_back(cla_stack *s, const cla_stack_call *call, const 
     clattn_status status = CLATTN_OK;
     char module[64];
     cla_layer gradients;
-    cla_layer_call one = {
-        .dtype = call->dtype, .memory = call->memory, .masks = call->masks, .memory_masks = call->memory_masks};
+    cla_layer_call one = {.dtype = call->dtype,
+                          .x = input_of(s, call, i),
+                          .memory = call->memory,
+                          .masks = call->masks,
+                          .memory_masks = call->memory_masks};
     cla_layer_back layer = {.accumulate = back->accumulate,
                             .d_y = *d_y,
                             .d_x = *d_x,
@@ -81,7 +86,6 @@ static clattn_status layer_back(cla_stack *s, const cla_stack_call *call, const 
                             .adds_memory = i != s->count - 1};
     snprintf(module, sizeof module, "%s: layer %lld", s->module, (long long)i);
     one.module = module;
-    CLA_TRY(input_of(s, call, i, &one.x));
     if (back->gradients) {
         CLA_TRY(gradients_of(s, back, i, &gradients));
         layer.gradients = &gradients;
@@ -93,8 +97,8 @@ done:
 
 clattn_status cla_stack_backward(cla_stack *s, const cla_stack_call *call, const cla_stack_back *back) {
     clattn_status status = CLATTN_OK;
-    clattn_tensor d_y, d_x = {0}, rows;
-    CLA_TRY(cla_stack_like(s, &back->d_y, "d_y", &call->x, &d_y));
+    const clattn_tensor d_y = cla_rows_of(&back->d_y, s->options.batch_second);
+    clattn_tensor d_x = {0}, rows;
     if (cla_present(&back->d_x))
         CLA_TRY(cla_stack_like(s, &back->d_x, "d_x", &call->x, &d_x));
     CLA_TRY(check(s, call, back));

@@ -171,15 +171,13 @@ static bool is_even(const append *a) {
 static clattn_status find_places(append *a) {
     clattn_status status = CLATTN_OK;
     const clattn_cache_append_args *args = a->args;
-    int64_t count;
-    CLA_CHECK(cla_mul(a->B, a->L, &count), CLATTN_E_SHAPE, "k, v: more rows than 64 bits count");
     if (is_even(a) && !a->page_size) { /* they are a view of the cache */
         for (int i = 0; i < 2; i++)
             if (a->present[i])
                 a->rotations[i].y = clattn_tensor_slice(a->rotations[i].y, 2, args->cache_lengths[0], a->L);
         goto done;
     }
-    CLA_TRY(cla_alloc((size_t)count, 2 * sizeof *a->places, "places", &a->places));
+    CLA_TRY(cla_alloc((size_t)(a->B * a->L), 2 * sizeof *a->places, "places", &a->places));
     for (int64_t b = 0; b < a->B; b++)
         for (int64_t i = 0; i < a->L; i++) {
             const int64_t slot = args->cache_lengths[b] + i, size = a->page_size;

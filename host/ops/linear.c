@@ -229,8 +229,8 @@ static clattn_status run_gated(clattn_context *context, const cla_linear *a, con
     cla_linear both = *a;
     const int64_t *n = a->y.shape, shape[] = {n[0], n[1], n[2], 2 * a->N};
     int64_t count;
-    CLA_CHECK(cla_mul(a->M, 2 * a->N, &count) && cla_mul(count, 8, &count), CLATTN_E_MEMORY,
-              "linear: %lld rows of %lld numbers are too many", (long long)a->M, (long long)(2 * a->N));
+    CLA_CHECK(cla_mul(a->M, 2 * 8 * a->N, &count), CLATTN_E_MEMORY, "linear: %lld rows of %lld numbers are too many",
+              (long long)a->M, (long long)(2 * a->N));
     CLA_TRY(clattn_buffer_create(context, (size_t)(a->M * 2 * a->N) * clattn_dtype_size(a->dtype), &scratch));
     const clattn_tensor z = clattn_tensor_buffer(scratch, a->dtype, 4, shape);
     both.y = z;

@@ -117,7 +117,7 @@ static clattn_status make_dense(clattn_context *context, linear *a, int rank, co
     clattn_tensor dense = clattn_tensor_buffer(NULL, a->dtype, rank, shape);
     const int64_t elements = clattn_tensor_elements(&dense);
     clattn_buffer **buffer = &a->scratch[a->used];
-    CLA_CHECK(elements >= 0 && (uint64_t)elements <= SIZE_MAX / 8, CLATTN_E_LIMIT,
+    CLA_CHECK((uint64_t)elements <= SIZE_MAX / 8, CLATTN_E_LIMIT,
               "linear_backward: scratch of more elements than 64 bits count");
     CLA_TRY(clattn_buffer_create(context, (size_t)elements * clattn_dtype_size(a->dtype), buffer));
     a->used++;

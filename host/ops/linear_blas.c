@@ -44,10 +44,7 @@ static int64_t row_start(const clattn_tensor *t, int64_t row) {
 
 static clattn_status make_dense(const cla_linear *a, int64_t rows, int64_t columns, matrix *m) {
     clattn_status status = CLATTN_OK;
-    int64_t count;
-    CLA_CHECK(cla_mul(rows, columns, &count), CLATTN_E_MEMORY, "linear: %lld x %lld numbers are too many",
-              (long long)rows, (long long)columns);
-    CLA_TRY(cla_alloc((size_t)count, clattn_dtype_size(a->dtype), "linear", &m->scratch));
+    CLA_TRY(cla_alloc((size_t)(rows * columns), clattn_dtype_size(a->dtype), "linear", &m->scratch));
     m->data = m->scratch;
     m->ld = cla_max(columns, 1);
 done:

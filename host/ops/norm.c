@@ -49,7 +49,7 @@ done:
 static clattn_status take_of_rows(const cla_norm *a, const char *name, clattn_tensor *t) {
     char text[200], other[200];
     const clattn_tensor given = *t;
-    bool fits = !cla_present(t) || t->rank == a->x.rank || (t->rank == a->outer && a->outer > 0);
+    bool fits = !cla_present(t) || t->rank == a->x.rank || t->rank == a->outer;
     for (int i = 0; fits && i < t->rank; i++)
         fits = t->shape[i] == (i < a->outer ? a->x.shape[i] : 1);
     for (int i = t->rank; fits && cla_present(t) && i < a->x.rank; i++)

@@ -115,9 +115,8 @@ static clattn_status take_positions(rotary *r) {
     clattn_status status = CLATTN_OK;
     const clattn_rotary_args *args = r->args;
     const int64_t B = r->rotation.x.shape[0], N = r->rotation.x.shape[2];
-    int64_t count;
     r->batches = B > 0 && !args->positions && offsets_agree(args->offsets, B) ? 1 : B;
-    CLA_CHECK(cla_mul(r->batches, N, &count), CLATTN_E_SHAPE, "x: more rows than 64 bits count");
+    const int64_t count = r->batches * N;
     CLA_TRY(cla_rotary_check_positions(args->offsets, "offsets", B));
     CLA_TRY(cla_rotary_check_positions(args->positions, "positions", count));
     CLA_TRY(cla_alloc((size_t)count, sizeof *r->positions, "positions", &r->positions));

@@ -29,7 +29,7 @@ typedef struct cla_rotation_job {
 } cla_rotation_job;
 
 /* x and y are on the device; cos and sin too, or are dense host arrays of f64. On the `cpu` context anything is on the
- * host. More than one where no y is of blocks, and none is empty. On failure *job needs no release. */
+ * host. None is empty, and there is one where a y is of blocks. On failure *job needs no release. */
 clattn_status cla_rotation_prepare(clattn_context *context, const cla_rotation *rotations, int count,
                                    cla_rotation_job *job);
 clattn_status cla_rotation_launch(clattn_context *context, const cla_rotation_job *job); /* enqueues */

@@ -43,8 +43,6 @@ static clattn_status send_ints(clattn_context *context, const int32_t *data, int
     return data ? cla_buffer_create_from(context, data, (size_t)count * sizeof *data, buffer) : CLATTN_OK;
 }
 
-static bool is_empty(const cla_rotation *a) { return clattn_tensor_elements(&a->x) == 0; }
-
 /* What the job's rotations share, from the first that has it. */
 static clattn_status send_shared(clattn_context *context, bool wide, cla_rotation_job *job) {
     clattn_status status = CLATTN_OK;
@@ -74,7 +72,7 @@ clattn_status cla_rotation_prepare(clattn_context *context, const cla_rotation *
         job->rotations[i] = rotations[i];
         wide = wide || is_wide(&rotations[i]);
     }
-    if (cla_context_is_cpu(context) || count == 0 || is_empty(&rotations[0]))
+    if (cla_context_is_cpu(context) || count == 0)
         return CLATTN_OK;
     CLA_CHECK(!wide || cla_context_device(context)->has_f64, CLATTN_E_UNSUPPORTED,
               "f64 needs cl_khr_fp64, which %s lacks", cla_context_device(context)->name);
@@ -163,7 +161,7 @@ static clattn_status launch_rows(clattn_context *context, const cla_rotation_job
 }
 
 clattn_status cla_rotation_launch(clattn_context *context, const cla_rotation_job *job) {
-    if (job->count == 0 || is_empty(&job->rotations[0]))
+    if (job->count == 0)
         return CLATTN_OK;
     if (cla_context_is_cpu(context)) {
         for (int i = 0; i < job->count; i++) {

@@ -45,21 +45,18 @@ static size_t merge(cla_stretch *s, size_t n) {
 static clattn_status move(clattn_tensor *t, const cla_staging *staging) {
     const size_t size = clattn_dtype_size(t->dtype), length = clattn_dtype_length(t->dtype);
     const char *first = (const char *)t->host + clattn_dtype_bytes(t->dtype, (size_t)t->offset);
-    for (size_t i = 0; i < staging->count; i++) {
-        const cla_stretch *s = &staging->stretches[i];
-        if (first < s->begin || first >= s->end)
-            continue;
-        const size_t bytes = (size_t)(first - s->begin);
-        if (bytes % size != 0)
-            return cla_error(CLATTN_E_ARGUMENT,
-                             "a tensor of %s begins %zu bytes into an array that another one overlaps: not at a whole "
-                             "element",
-                             clattn_dtype_name(t->dtype), bytes);
-        t->offset = (int64_t)(bytes / size * length);
-        t->buffer = s->buffer;
-        t->host = NULL;
-        return CLATTN_OK;
-    }
+    const cla_stretch *s = staging->stretches;
+    while (first >= s->end) /* they are in order, and each tensor lies in one */
+        s++;
+    const size_t bytes = (size_t)(first - s->begin);
+    if (bytes % size != 0)
+        return cla_error(CLATTN_E_ARGUMENT,
+                         "a tensor of %s begins %zu bytes into an array that another one overlaps: not at a whole "
+                         "element",
+                         clattn_dtype_name(t->dtype), bytes);
+    t->offset = (int64_t)(bytes / size * length);
+    t->buffer = s->buffer;
+    t->host = NULL;
     return CLATTN_OK;
 }
 

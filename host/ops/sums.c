@@ -105,8 +105,6 @@ clattn_status cla_sums_run(clattn_context *context, cla_sums *a) {
     clattn_status status = CLATTN_OK;
     clattn_tensor *const all[TENSORS] = {&a->x, &a->y};
     CLA_TRY(arrange(a, all));
-    if (a->length == 0)
-        goto done;
     if (cla_context_is_cpu(context)) {
         cla_ref_sums(a);
         goto done;

@@ -7,8 +7,8 @@
 #include "ref/ref_backward.h"
 
 /* Tensors are checked, have one shape, strides of 0 where they broadcast, and storage on the device, or on the host in
- * a `cpu` context; dtype and add are set. What is summed is told by y's strides. Enqueued. Errors   CLATTN_E_LIMIT
- * (rows of 2^31 elements, 8 axes summed), and the device's. */
+ * a `cpu` context; dtype and add are set. y has elements; what is summed is told by its strides. Enqueued. Errors
+ * CLATTN_E_LIMIT (rows of 2^31 elements, 8 axes summed), and the device's. */
 clattn_status cla_sums_run(clattn_context *context, cla_sums *a);
 
 /* to = the transpose of the matrix `from`, dense and of the type of the sums; not in a `cpu` context. Enqueued. */
