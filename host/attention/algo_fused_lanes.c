@@ -257,6 +257,7 @@ const cla_algorithm cla_algo_fused_lanes = {.name = "fused_lanes",
                                             .pages = true,
                                             .dropout = true,
                                             .variants = variants,
+                                            .all_kernels = "default",
                                             .create = create,
                                             .execute = execute,
                                             .destroy = destroy};

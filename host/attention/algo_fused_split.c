@@ -223,6 +223,7 @@ const cla_algorithm cla_algo_fused_split = {.name = "fused_split",
                                             .pages = true,
                                             .dropout = true,
                                             .variants = variants,
+                                            .all_kernels = "splits=2",
                                             .create = create,
                                             .execute = execute,
                                             .destroy = destroy};

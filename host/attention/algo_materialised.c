@@ -151,6 +151,7 @@ static clattn_status create(clattn_plan *plan) {
     CLA_TRY(ask_for_chunk(plan, a));
     CLA_TRY(check_products(plan, a));
     CLA_TRY(cla_softmax_create(plan->context, &key, &a->softmax));
+    CLA_TRY(cla_gemm_test(plan->context, p->dtype));
 done:
     return status;
 }

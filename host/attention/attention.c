@@ -167,15 +167,28 @@ done:
     return status == CLATTN_OK ? cla_str_status(&plan->text) : status;
 }
 
-/* Of plan->problem. What the tuner's record chose and the device refuses is as if it were not recorded. */
-static clattn_status build_tuned(clattn_plan *plan, const char *name, const char *variant, bool caller_workspace) {
+/* *refused: the device is at fault: its compiler or its limits for kernels refuse, or they do not do as they should. */
+static clattn_status build_tested(clattn_plan *plan, const char *name, const char *variant, bool caller_workspace,
+                                  bool *refused) {
     clattn_status status = build(plan, name, variant, caller_workspace);
+    const bool built = status == CLATTN_OK;
+    if (built)
+        status = cla_plan_self_test(plan);
+    *refused = status == CLATTN_E_LIMIT || status == CLATTN_E_BUILD || status == CLATTN_E_VERIFY ||
+               (built && status != CLATTN_E_DEVICE_LOST);
+    return status;
+}
+
+/* Of plan->problem. What the tuner's record chose and the device refuses is as if it were not recorded. */
+static clattn_status build_tuned(clattn_plan *plan, const char *name, const char *variant, bool caller_workspace,
+                                 bool *refused) {
+    clattn_status status = build_tested(plan, name, variant, caller_workspace, refused);
     if (status == CLATTN_OK || !plan->tuned)
         return status;
     release(plan);
-    cla_str_append(&plan->text, "what the tuner recorded fails here, so the default is taken: %.200s\n",
+    cla_str_append(&plan->text, "what the tuner recorded fails here, so the default is taken: %.300s\n",
                    clattn_last_error());
-    return build(plan, name, "default", caller_workspace);
+    return build_tested(plan, name, "default", caller_workspace, refused);
 }
 
 /* Its bit; 0: none was chosen. */
@@ -186,22 +199,23 @@ static unsigned bit_of(const clattn_plan *plan) {
     return 0;
 }
 
-/* Where nobody asked for one by name, the next takes the place of an algorithm that the device's compiler or limits for
- * kernels refuse. When none is left, the first one's failure is told. */
+/* Where nobody asked for one by name, the next takes the place of an algorithm that the device refuses. When none is
+ * left, the first one's failure is told. */
 static clattn_status build_plan(clattn_plan *plan, const char *name, const char *variant, bool caller_workspace) {
-    char first[512];
-    clattn_status status = build_tuned(plan, name, variant, caller_workspace);
+    char first[1024];
+    bool fails = false;
+    clattn_status status = build_tuned(plan, name, variant, caller_workspace, &fails);
     const clattn_status first_status = status;
     snprintf(first, sizeof first, "%s", status == CLATTN_OK ? "" : clattn_last_error());
-    for (unsigned refused = 0; (status == CLATTN_E_LIMIT || status == CLATTN_E_BUILD) && !(name && *name);) {
+    for (unsigned refused = 0; status != CLATTN_OK && fails && !(name && *name);) {
         const unsigned bit = bit_of(plan);
         if (!bit)
             break;
         const char *failed = plan->algorithm->name;
         release(plan);
         plan->refused = refused |= bit;
-        cla_str_append(&plan->text, "%s fails here, so another is taken: %.200s\n", failed, clattn_last_error());
-        status = build(plan, name, "default", caller_workspace);
+        cla_str_append(&plan->text, "%s fails here, so another is taken: %.300s\n", failed, clattn_last_error());
+        status = build_tested(plan, name, "default", caller_workspace, &fails);
     }
     return status == CLATTN_OK || !plan->refused ? status : cla_error(first_status, "%s", first);
 }
@@ -280,13 +294,13 @@ void cla_plan_unbind(clattn_plan *plan) {
     bind_tensors(&plan->problem, &nothing);
 }
 
-clattn_status cla_plan_run_once(clattn_context *context, const cla_problem *p, const char *algorithm) {
+clattn_status cla_plan_run_once(clattn_context *context, const cla_problem *p, const cla_asked *asked) {
     clattn_status status = CLATTN_OK;
     clattn_plan *plan = NULL;
     CLA_TRY(cla_alloc(1, sizeof *plan, "plan", &plan));
     plan->context = context;
     plan->problem = *p;
-    CLA_TRY(build_plan(plan, algorithm, NULL, false));
+    CLA_TRY(build(plan, asked->algorithm, asked->variant, false));
     CLA_TRY(clattn_plan_execute(plan, NULL));
 done:
     if (plan)

@@ -253,6 +253,7 @@ static clattn_status create(clattn_plan *plan) {
     CLA_TRY(ask_for_scratch(plan, a));
     CLA_TRY(check_products(plan, a));
     CLA_TRY(create_kernels(plan, a));
+    CLA_TRY(cla_gemm_test(plan->context, plan->problem.dtype));
 done:
     return status;
 }

@@ -128,8 +128,12 @@ clattn_status cla_plan_make(clattn_context *context, cla_problem *problem, const
 /* To the tensors of a problem of the same layouts. Errors: CLATTN_E_ARGUMENT (buffers of another context). */
 clattn_status cla_plan_bind(clattn_plan *plan, cla_problem *problem);
 void cla_plan_unbind(clattn_plan *plan); /* from all tensors */
-/* Plans, executes and forgets a problem that is checked already, which keeps what it owns. */
-clattn_status cla_plan_run_once(clattn_context *context, const cla_problem *p, const char *algorithm);
+/* Plans, executes and forgets a problem that is checked already, which keeps what it owns; without a self-test. */
+clattn_status cla_plan_run_once(clattn_context *context, const cla_problem *p, const cla_asked *asked);
+
+/* probe.c: whether the plan's kernels are right on the device, where the context tests itself. The first plan of a kind
+ * runs them on a small problem and waits. Errors: CLATTN_E_VERIFY, and those of planning and running it. */
+clattn_status cla_plan_self_test(clattn_plan *plan);
 
 /* weights.c, on OpenCL: weights, column sums and entropy that the algorithm does not write itself. */
 clattn_status cla_weights_create(clattn_plan *plan);  /* before the algorithm, which may take all scratch left */

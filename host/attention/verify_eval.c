@@ -118,7 +118,7 @@ clattn_status cla_evaluate_plain(clattn_context *cpu, const cla_problem *p, cla_
     CLA_TRY(new_outputs(&x, p->dtype, NULL, e));
     x.max_workspace = 0;
     x.self_check = 0;
-    CLA_TRY(cla_plan_run_once(cpu, &x, "blas"));
+    CLA_TRY(cla_plan_run_once(cpu, &x, &(cla_asked){"blas", NULL}));
 done:
     return status;
 }

@@ -52,7 +52,8 @@ void cla_doctor_test(cla_doctor *doctor, const char *device) {
     static const clattn_dtype dtypes[] = {CLATTN_F32, CLATTN_F64, CLATTN_F16};
     clattn_context *context = NULL;
     clattn_device_info info;
-    if (clattn_context_create(device, NULL, &context) != CLATTN_OK) {
+    const clattn_context_options options = {.self_test = -1}; /* which would take another algorithm and say nothing */
+    if (clattn_context_create(device, &options, &context) != CLATTN_OK) {
         cla_doctor_bad(doctor, "update the driver; meanwhile other devices work, `--device cpu` always",
                        "%s cannot be opened: %s", device, clattn_last_error());
         return;

@@ -40,7 +40,8 @@ static void print_help(FILE *to) {
             "which compiled kernels are kept (default ~/.cache/clattn), or off; CLATTN_TUNING_FILE the\n"
             "record of `clattn tune` (default tuning.txt there), or off; CLATTN_LAUNCH_MS about how many\n"
             "milliseconds a device may be busy at a stretch, for its watchdog (default 500 on GPUs, -1: no bound),\n"
-            "where --launch-ms is not given.\n");
+            "where --launch-ms is not given; CLATTN_SELF_TEST whether kernels are tested before they are\n"
+            "used, on (default for GPUs) or off.\n");
 }
 
 static const verb *find_verb(const char *name) {

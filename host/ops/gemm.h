@@ -36,5 +36,8 @@ typedef struct cla_gemm {
 clattn_status cla_gemm_batched(clattn_context *context, const cla_gemm *gemm);
 /* The checks of cla_gemm_batched alone. */
 clattn_status cla_gemm_check(const cla_gemm *gemm);
+/* gemm_test.c: whether products in f32 or f64 are right on the device, where the context tests itself; the first call
+ * runs some and waits. Errors: CLATTN_E_VERIFY, and those of cla_gemm_batched. */
+clattn_status cla_gemm_test(clattn_context *context, clattn_dtype dtype);
 
 #endif

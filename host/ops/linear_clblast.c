@@ -90,6 +90,7 @@ clattn_status cla_linear_clblast(clattn_context *context, const cla_linear *give
     const clattn_tensor *t = &a.w;
     const bool w_readable = (t->stride[1] == 1 && (a.N == 1 || t->stride[0] >= a.K)) ||
                             (t->stride[0] == 1 && (a.K == 1 || t->stride[1] >= a.N));
+    CLA_TRY(cla_gemm_test(context, a.dtype));
     if (a.K > 0) {
         CLA_TRY(copy_in(context, a.dtype, are_rows(&a.x), &a.x, &x));
         CLA_TRY(copy_in(context, a.dtype, w_readable, &a.w, &w));

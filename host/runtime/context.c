@@ -74,6 +74,24 @@ done:
     return status;
 }
 
+/* Whether what is used is tested first; the device is known. CPUs' compilers take seconds for kernels, and their
+ * drivers are what this library is tested with. */
+static clattn_status take_self_test(clattn_context *c, const clattn_context_options *options) {
+    clattn_status status = CLATTN_OK;
+    const char *text = getenv("CLATTN_SELF_TEST");
+    const int64_t asked = options ? options->self_test : 0;
+    if (!c->queue)
+        goto done;
+    c->self_tests = asked > 0 || (asked == 0 && c->info.device_class != CLATTN_DEVICE_CPU);
+    if (asked == 0 && text && *text) {
+        c->self_tests = strcmp(text, "on") == 0;
+        CLA_CHECK(c->self_tests || strcmp(text, "off") == 0, CLATTN_E_ARGUMENT,
+                  "CLATTN_SELF_TEST is \"%.60s\"; it is on or off", text);
+    }
+done:
+    return status;
+}
+
 static clattn_status new_context(clattn_context **out) {
     clattn_status status = CLATTN_OK;
     clattn_context *c = NULL;
@@ -118,6 +136,7 @@ clattn_status clattn_context_create(const char *device, const clattn_context_opt
         device = environment_device();
     CLA_TRY(open_device(c, device, profile));
     CLA_TRY(take_launch_bound(c, options));
+    CLA_TRY(take_self_test(c, options));
     if (c->queue && profile)
         CLA_TRY(cla_profile_create(c));
     *context = c;
@@ -162,6 +181,7 @@ clattn_status clattn_context_from_opencl(cl_context context, cl_command_queue qu
     CLA_TRY_CL(clRetainCommandQueue(queue), "clRetainCommandQueue");
     c->queue = queue;
     CLA_TRY(take_launch_bound(c, options));
+    CLA_TRY(take_self_test(c, options));
     if (options && options->profile)
         CLA_TRY(cla_profile_create(c));
     *out = c;
@@ -188,6 +208,7 @@ void clattn_context_destroy(clattn_context *context) {
     pthread_mutex_destroy(&context->lock);
     cla_free(context->cache_folder);
     cla_tuning_destroy(context);
+    cla_verdicts_destroy(context);
     cla_free(context);
 }
 

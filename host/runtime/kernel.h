@@ -3,6 +3,7 @@
 #ifndef CLA_KERNEL_H
 #define CLA_KERNEL_H
 
+#include "base/str.h"
 #include "runtime/program.h"
 #include <CL/cl.h>
 
@@ -43,6 +44,8 @@ struct cla_kernel {
 /* The text that names an entry: formats, platform, device, driver, sources, options. NULL in *text: nothing is kept. */
 clattn_status cla_program_disk_key(clattn_context *context, const cla_key *key, const unsigned char *sources,
                                    char **text);
+/* Its first lines: this version, platform, device and driver. false: the driver does not tell. */
+bool cla_program_disk_device(clattn_context *context, cla_str *text);
 /* From disk, with what had run then; p->program stays NULL where there is none that this driver takes. */
 void cla_program_restore(clattn_context *context, const cla_key *key, cla_program *p);
 /* Notes that the kernel has run on a few or on many work-items (CLA_RAN_). */

@@ -46,13 +46,17 @@ static cl_int add_device(cla_str *text, clattn_context *context) {
     return code;
 }
 
+bool cla_program_disk_device(clattn_context *context, cla_str *text) {
+    cla_str_append(text, "clattn %s\n%s\n", clattn_version(), context->info.platform);
+    return add_device(text, context) == CL_SUCCESS;
+}
+
 clattn_status cla_program_disk_key(clattn_context *context, const cla_key *key, const unsigned char *sources,
                                    char **text) {
     clattn_status status = CLATTN_OK;
     cla_str s = {0};
     *text = NULL;
-    cla_str_append(&s, "clattn %s\n%s\n", clattn_version(), context->info.platform);
-    if (add_device(&s, context) != CL_SUCCESS)
+    if (!cla_program_disk_device(context, &s))
         goto done; /* another driver's program may not be taken for this one's */
     for (int i = 0; i < CLA_SHA256_BYTES; i++)
         cla_str_append(&s, "%02x", sources[i]);

@@ -12,6 +12,7 @@
 typedef struct cla_program cla_program; /* kernel.h */
 typedef struct cla_profile cla_profile; /* profile.c */
 typedef struct cla_tuning cla_tuning;   /* tuning.c */
+typedef struct cla_verdict cla_verdict; /* self_tests.c */
 
 struct clattn_context {
     clattn_device_info info;
@@ -20,13 +21,15 @@ struct clattn_context {
     cl_command_queue queue;
     bool out_of_order;     /* the caller's queue: every command is followed by a barrier */
     double launch_seconds; /* what a launch may be estimated at; 0: no bound */
+    bool self_tests;       /* kernels and products are tested before their first use */
     cla_profile *profile;
-    pthread_mutex_t lock; /* programs, profile, tuning and kept */
+    pthread_mutex_t lock; /* programs, profile, tuning, verdicts and kept */
     cla_program *programs;
     size_t builds, restored; /* programs from source, and from disk */
     char *cache_folder;      /* of the binary cache on disk; NULL: none */
     char *tuning_file;       /* of the tuner's record; NULL: none */
     cla_tuning *tuning;      /* NULL: not read yet */
+    cla_verdict *verdicts;   /* of self-tests */
     _Atomic int64_t save_at; /* when a waiting call shall save programs, in monotonic seconds; 0: nothing to save */
     _Atomic uint64_t current_bytes, peak_bytes;
     _Atomic cl_int lost; /* the code that told that the device is lost; 0: it is not */
@@ -72,6 +75,7 @@ void cla_programs_destroy(clattn_context *context);
 void cla_programs_waited(clattn_context *context);
 
 void cla_tuning_destroy(clattn_context *context);
+void cla_verdicts_destroy(clattn_context *context);
 
 clattn_status cla_profile_create(clattn_context *context);
 void cla_profile_destroy(clattn_context *context);

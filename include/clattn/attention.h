@@ -131,7 +131,7 @@ typedef struct clattn_attention_args {
  * Special  a query that sees no key: O = 0, P = 0, LSE = -inf. NaN under a mask stays hidden. A sink is in the sum that
  *          P is divided by, and is no key of its own.
  * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT, CLATTN_E_UNSUPPORTED, CLATTN_E_LIMIT, CLATTN_E_VERIFY
- *          (self_check), and the device's. An output of a failed call is not to be read.
+ *          (self_check, or self_test of the context), and the device's. An output of a failed call is not to be read.
  * Source   Vaswani et al. 2017 section 3.2.1; Milakov & Gimelshein 2018 for the online form. */
 CLATTN_API clattn_status clattn_attention(clattn_context *context, const clattn_attention_args *args);
 

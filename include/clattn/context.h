@@ -59,7 +59,14 @@ typedef struct clattn_context_options {
      * bits of results do not depend on it. 0: CLATTN_LAUNCH_MS of the environment, else 500 on GPUs and no bound on
      * other devices; negative or infinite: no bound. */
     double launch_ms;
-    uint64_t reserved[8]; /* zero: see clattn/version.h */
+    /* Above 0: before an OpenCL device computes attention with kernels for the first time, they compute a small problem
+     * with the same head dims, types and masks, all of whose rows are computed again on the CPU; CLBlast multiplies
+     * matrices before it is used. What gives wrong results is not taken: another algorithm is, or, where it was asked
+     * for by name, the call ends in CLATTN_E_VERIFY. Each test is run once in a context, and once for a device and its
+     * driver where programs are kept on disk; it waits for the queue. Below 0: no test. 0: CLATTN_SELF_TEST of the
+     * environment, "on" or "off", else on for GPUs and accelerators, off for CPUs. Not tested: see docs/devices.md. */
+    int64_t self_test;
+    uint64_t reserved[7]; /* zero: see clattn/version.h */
 } clattn_context_options;
 
 /* Opens a device. Threads may open and close contexts at once.
@@ -67,8 +74,8 @@ typedef struct clattn_context_options {
  *            "opencl" (best: GPU before others), "opencl:gpu", "opencl:cpu", "opencl:PLATFORM:DEVICE" (numbers
  *            from 0, or parts of the names), "cpu" (no OpenCL: OpenBLAS and plain loops).
  *   options  NULL: the defaults.
- * Errors     CLATTN_E_NO_DEVICE, CLATTN_E_ARGUMENT (NULL; launch_ms that is NaN, CLATTN_LAUNCH_MS that is no number),
- *            CLATTN_E_MEMORY, CLATTN_E_OPENCL. *context is NULL then. */
+ * Errors     CLATTN_E_NO_DEVICE, CLATTN_E_ARGUMENT (NULL; launch_ms that is NaN, CLATTN_LAUNCH_MS that is no number,
+ *            CLATTN_SELF_TEST that is neither on nor off), CLATTN_E_MEMORY, CLATTN_E_OPENCL. *context is NULL then. */
 CLATTN_API clattn_status clattn_context_create(const char *device, const clattn_context_options *options,
                                                clattn_context **context);
 /* Waits for what is enqueued. Plans and buffers of the context must be destroyed first. NULL is allowed.

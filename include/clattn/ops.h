@@ -61,8 +61,9 @@ typedef struct clattn_linear_args {
  *          every run on a device.
  * Async    enqueued; returns at once unless a tensor is a host array on an OpenCL device.
  * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT (activation, algorithm, overlap), CLATTN_E_UNSUPPORTED (an
- *          algorithm that does not apply, f64 without cl_khr_fp64), CLATTN_E_LIMIT (scratch, CLBlast's int), and the
- *          device's. y of a failed call is not to be read.
+ *          algorithm that does not apply, f64 without cl_khr_fp64), CLATTN_E_LIMIT (scratch, CLBlast's int),
+ *          CLATTN_E_VERIFY (self_test of the context: CLBlast is wrong), and the device's. y of a failed call is not to
+ *          be read.
  * Source   Hendrycks & Gimpel 2016 (GELU); Elfwing et al. 2017 (SiLU); Shazeer 2020 (gated). */
 CLATTN_API clattn_status clattn_linear(clattn_context *context, const clattn_linear_args *args);
 
