@@ -93,7 +93,7 @@ Test(backward_subsets, of_calls_with_little_in_them, .timeout = 600) {
          .short_masks = true,
          .seed = 6,
          .bias = {.rank = 2, .axes = ORACLE_QUERY | ORACLE_KEY}},
-        {.H = 2, .N = 130, .M = 1100, .D = 4, .bias = {.rank = 2, .axes = 0}, .seed = 7},
+        {.H = 2, .N = 9, .M = 30, .D = 4, .bias = {.rank = 2, .axes = 0}, .seed = 7},
     };
     static const unsigned wanted[] = {Q | K | V | BIAS | SINKS, V, K | BIAS, Q};
     for (size_t r = 0; r < n; r++)

@@ -3,6 +3,8 @@
 #include "gguf_files.h"
 #include "io/json_scan.h"
 #include "io/names.h"
+#include "runtime/disk_cache.h"
+#include "runtime/tuning_file.h"
 #include <clattn/io.h>
 
 Test(errors_files, null_where_gguf_needs_something, .init = temp_dir_make, .fini = temp_dir_remove) {
@@ -216,4 +218,39 @@ Test(errors_files, names_in_messages) {
     cr_expect_str_eq(cla_name_text("abcdef", small, 5), "a...");
     cr_expect_str_eq(cla_names_near(names, 3, "beta", small, sizeof small), "\"beta\",");
     cr_expect_str_eq(cla_names_near(names, 0, "beta", small, sizeof small), "");
+}
+
+/* ---- the tuner's record and the cache on disk ---- */
+
+Test(errors_files, paths_of_the_tuners_record) {
+    cla_tuning_record record = {0};
+    cla_tuning_lock lock = {.fd = -1};
+    static char name[5000];
+    temp_dir_make();
+    memset(name, 'n', sizeof name - 1);
+    FAILS(cla_tuning_lock_take(name, &lock), CLATTN_E_IO, "the path is too long");
+    FAILS(cla_tuning_write(name, "mine", &record), CLATTN_E_IO, "the path is too long");
+    FAILS(cla_tuning_read(temp_dir, "mine", &record), CLATTN_E_FORMAT, "is no regular file");
+    SUCCEEDS(cla_tuning_read(temp_path("none/tuning.txt"), "mine", &record));
+    temp_write("file", "x", 1);
+    SUCCEEDS(cla_tuning_read(temp_path("file/tuning.txt"), "mine", &record)); /* as if it were not there */
+    cr_expect_eq(record.count, 0);
+    cr_assert_eq(truncate(temp_write("large", "x", 1), 1 << 30), 0);
+    FAILS(cla_tuning_read(temp_path("large"), "mine", &record), CLATTN_E_FORMAT,
+          "has 1073741824 bytes, and a record has at most");
+    cla_tuning_record_free(&record);
+    temp_dir_remove();
+}
+
+Test(errors_files, names_that_are_too_long_are_not_kept) {
+    static char folder[5000];
+    cla_disk_entry e;
+    memset(folder, 'n', sizeof folder - 1);
+    cr_expect_not(cla_disk_make_folder(folder));
+    cr_expect_not(cla_disk_make_folder(""));
+    cr_expect_not(cla_disk_store(folder, "key", "note", "bytes", 5));
+    cr_expect_not(cla_disk_load(folder, "key", &e));
+    folder[4080] = '\0'; /* room for a temporary name, none for the entry's */
+    cr_expect_not(cla_disk_store(folder, "key", "note", "bytes", 5));
+    cla_disk_trim(folder, 0);
 }

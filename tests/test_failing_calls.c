@@ -404,27 +404,6 @@ Test(failing_calls, of_the_tuners_record) {
         &(scenario){.prepare = record_file, .run = save_record, .right = record_right, .unchanged = record_unchanged});
 }
 
-/* A lock that is another's by now: its name is gone, or that of another file. */
-Test(failing_calls, locks_and_paths_of_the_tuners_record) {
-    cla_tuning_record record = {0};
-    cla_tuning_lock lock = {.fd = -1};
-    static char name[5000];
-    temp_dir_make();
-    memset(name, 'n', sizeof name - 1);
-    FAILS(cla_tuning_lock_take(name, &lock), CLATTN_E_IO, "the path is too long");
-    FAILS(cla_tuning_write(name, "mine", &record), CLATTN_E_IO, "the path is too long");
-    FAILS(cla_tuning_read(temp_dir, "mine", &record), CLATTN_E_FORMAT, "is no regular file");
-    SUCCEEDS(cla_tuning_read(temp_path("none/tuning.txt"), "mine", &record));
-    temp_write("file", "x", 1);
-    SUCCEEDS(cla_tuning_read(temp_path("file/tuning.txt"), "mine", &record)); /* as if it were not there */
-    cr_expect_eq(record.count, 0);
-    cr_assert_eq(truncate(temp_write("large", "x", 1), 1 << 30), 0);
-    FAILS(cla_tuning_read(temp_path("large"), "mine", &record), CLATTN_E_FORMAT,
-          "has 1073741824 bytes, and a record has at most");
-    cla_tuning_record_free(&record);
-    temp_dir_remove();
-}
-
 /* ---- the cache on disk ---- */
 
 static void older_entry(void) { cr_assert(cla_disk_store(temp_dir, "key", "note", "older", 5)); }
@@ -495,19 +474,6 @@ Test(failing_calls, trimming_removes_what_was_used_longest_ago, .init = temp_dir
     cla_disk_trim(temp_path("none"), 0);
     cla_disk_trim(temp_dir, 0);
     cr_expect_not(entry_older());
-}
-
-Test(failing_calls, names_that_are_too_long_are_not_kept) {
-    static char folder[5000];
-    cla_disk_entry e;
-    memset(folder, 'n', sizeof folder - 1);
-    cr_expect_not(cla_disk_make_folder(folder));
-    cr_expect_not(cla_disk_make_folder(""));
-    cr_expect_not(cla_disk_store(folder, "key", "note", "bytes", 5));
-    cr_expect_not(cla_disk_load(folder, "key", &e));
-    folder[4080] = '\0'; /* room for a temporary name, none for the entry's */
-    cr_expect_not(cla_disk_store(folder, "key", "note", "bytes", 5));
-    cla_disk_trim(folder, 0);
 }
 
 /* Errors that the system has no text for. */

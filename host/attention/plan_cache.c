@@ -37,7 +37,7 @@ static bool same_masks(const cla_problem *a, const cla_problem *b) {
     return a->causal == b->causal && a->windowed == b->windowed && a->left == b->left && a->right == b->right &&
            a->interval == b->interval && a->score == b->score && a->short_masks == b->short_masks &&
            a->ragged == b->ragged && a->query_rows == b->query_rows && a->key_rows == b->key_rows &&
-           a->page_size == b->page_size && a->table_pages == b->table_pages &&
+           a->page_size == b->page_size && /* so are pages of a table: M */
            same_array(a->batches, b->batches, a->B, sizeof *a->batches) &&
            same_array(a->slopes, b->slopes, a->H, sizeof *a->slopes) &&
            same_array(a->q_segments, b->q_segments, a->B * a->N, sizeof *a->q_segments) &&
