@@ -44,6 +44,10 @@ clattn_status cla_take_matrix(const clattn_tensor *given, const char *name, bool
     CLA_CHECK(cla_present(given), CLATTN_E_ARGUMENT, "%s: is missing", name);
     CLA_CHECK(given->rank == 2, CLATTN_E_SHAPE, "%s %s: rank %d; it is a matrix %s", name,
               cla_shape_text(given, text, sizeof text), given->rank, transposed ? "[in, out]" : "[out, in]");
+    for (int i = 0; i < 2; i++) /* so that sums and products of sizes are counted */
+        CLA_CHECK(given->shape[i] >= 0 && given->shape[i] <= INT32_MAX, CLATTN_E_SHAPE,
+                  "%s %s: axis %d is not from 0 to %d long", name, cla_shape_text(given, text, sizeof text), i,
+                  INT32_MAX);
     CLA_CHECK(!transposed || clattn_dtype_length(given->dtype) == 1, CLATTN_E_DTYPE,
               "%s: is %s, which packs elements of a row, and transposed; store it as [out, in]", name,
               clattn_dtype_name(given->dtype));
@@ -61,7 +65,10 @@ done:
     return status;
 }
 
-int64_t cla_count_of(const clattn_tensor *t) { return cla_present(t) ? clattn_tensor_elements(t) : 0; }
+int64_t cla_count_of(const clattn_tensor *t) {
+    const int64_t most = INT64_C(1) << 40, count = cla_present(t) ? clattn_tensor_elements(t) : 0;
+    return count >= 0 && count < most ? count : most;
+}
 
 bool cla_same_shape(const clattn_tensor *a, const clattn_tensor *b) {
     bool same = a->rank == b->rank;

@@ -24,7 +24,7 @@ clattn_status cla_check_vector(const clattn_tensor *given, const char *name, int
 bool cla_same_shape(const clattn_tensor *a, const clattn_tensor *b);
 /* Whether a gradient is there where its weight is, and of its shape. */
 clattn_status cla_check_gradient(const clattn_tensor *gradient, const clattn_tensor *weight, const char *name);
-/* Elements of a tensor that may be absent. */
+/* Elements of a tensor that may be absent; 2^40 at most, since nobody has looked for its storage yet. */
 int64_t cla_count_of(const clattn_tensor *t);
 
 #endif

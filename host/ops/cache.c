@@ -158,6 +158,14 @@ done:
 
 /* ---- places and angles ---- */
 
+/* Rows of no numbers may be more than memory. */
+static bool is_nothing(const append *a) {
+    bool nothing = true;
+    for (int i = 0; i < 3; i++)
+        nothing = nothing && (!cla_present(&a->rotations[i].x) || clattn_tensor_elements(&a->rotations[i].x) == 0);
+    return nothing;
+}
+
 /* Whether all batches append all their rows behind as many slots, at the same positions. */
 static bool is_even(const append *a) {
     const clattn_cache_append_args *args = a->args;
@@ -171,6 +179,8 @@ static bool is_even(const append *a) {
 static clattn_status find_places(append *a) {
     clattn_status status = CLATTN_OK;
     const clattn_cache_append_args *args = a->args;
+    if (is_nothing(a))
+        goto done;
     if (is_even(a) && !a->page_size) { /* they are a view of the cache */
         for (int i = 0; i < 2; i++)
             if (a->present[i])
@@ -270,6 +280,8 @@ static clattn_status find_angles(clattn_context *context, append *a) {
     CLA_TRY(cla_rotary_pairs(&args->rotary, k->x.shape[3], &k->pairs));
     CLA_TRY(cla_rotary_check_positions(args->offsets, "offsets", a->B));
     k->adjacent = args->rotary.pairs == CLATTN_ROTARY_ADJACENT;
+    if (is_nothing(a))
+        goto done;
     CLA_TRY(given ? take_tables(context, a) : make_tables(a));
     if (cla_present(&args->q)) {
         q->pairs = k->pairs, q->adjacent = k->adjacent;
@@ -347,6 +359,7 @@ clattn_status clattn_cache_append(clattn_context *context, const clattn_cache_ap
     cla_staging staging;
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "cache_append: %s is NULL", context ? "args" : "context");
     CLA_TRY(CLA_RESERVED(clattn_cache_append_args, args));
+    CLA_TRY(CLA_RESERVED(clattn_rotary_options, &args->rotary)); /* not only where it is used */
     CLA_TRY(check(context, &a));
     CLA_TRY(find_places(&a));
     CLA_TRY(find_angles(context, &a));

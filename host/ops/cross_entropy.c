@@ -82,6 +82,8 @@ static clattn_status take(clattn_context *context, const clattn_cross_entropy_ar
     cla_walk_merge(walked, 4, &a->outer);
     a->rows = cla_walk_count(&a->logits, 0, a->outer);
     a->length = C;
+    CLA_CHECK(a->rows <= CLA_WALK_MOST, CLATTN_E_LIMIT, "cross_entropy: %lld rows; %d is the most", (long long)a->rows,
+              CLA_WALK_MOST);
     a->targets.shape[a->outer] = 1; /* one a row, which is there and staged without classes too */
     if (cla_present(&a->row_losses))
         a->row_losses.shape[a->outer] = 1;

@@ -80,9 +80,9 @@ clattn_status clattn_embed(clattn_context *context, const clattn_embed_args *arg
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "embed: %s is NULL", context ? "args" : "context");
     CLA_TRY(CLA_RESERVED(clattn_embed_args, args));
     CLA_TRY(take(context, args, &a));
-    CLA_TRY(cla_tokens_check(&a.ids, "ids", a.outer, a.rows, a.table.shape[0], "the table has", "rows", NULL));
     if (a.rows == 0 || a.length == 0)
         goto done;
+    CLA_TRY(cla_tokens_check(&a.ids, "ids", a.outer, a.rows, a.table.shape[0], "the table has", "rows", NULL));
     clattn_tensor *const all[] = {&a.table, &a.ids, &a.add, &a.y};
     cla_operand_to_host(context, all, 4);
     if (cla_context_is_cpu(context)) {

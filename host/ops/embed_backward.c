@@ -41,6 +41,8 @@ static clattn_status take(clattn_context *context, const clattn_embed_backward_a
     a->length = cla_walk_count(&a->d_y, a->outer, a->d_y.rank);
     CLA_CHECK(a->rows <= CLA_WALK_MOST, CLATTN_E_LIMIT, "embed_backward: %lld ids; %d is the most", (long long)a->rows,
               CLA_WALK_MOST);
+    if (a->length == 0)
+        goto done;
     CLA_TRY(cla_tokens_check(&a->ids, "ids", a->outer, a->rows, a->table.shape[0], "the table has", "rows",
                              a->has_padding ? &a->padding : NULL));
 done:

@@ -147,7 +147,8 @@ clattn_status clattn_norm(clattn_context *context, const clattn_norm_args *args)
     CLA_CHECK(context && args, CLATTN_E_ARGUMENT, "norm: %s is NULL", context ? "args" : "context");
     CLA_TRY(CLA_RESERVED(clattn_norm_args, args));
     CLA_TRY(take(context, args, &a, all));
-    if (a.rows == 0)
+    /* Rows of no elements have a mean, and nothing else. */
+    if (a.rows == 0 || (a.length == 0 && !cla_present(&a.mean) && !cla_present(&a.inv_std)))
         goto done;
     cla_operand_to_host(context, all, TENSORS);
     if (cla_context_is_cpu(context)) {

@@ -24,12 +24,15 @@ static clattn_status take(clattn_context *context, const clattn_pool_args *args,
               (long long)a->x.shape[0], (long long)a->x.shape[2], cla_shape_text(&a->x, other, sizeof other));
     CLA_TRY(cla_operand_apart(&a->x, "x", &a->y, "y"));
     CLA_TRY(cla_operand_sums(context, "pool", all, 2, &a->dtype));
-    CLA_TRY(cla_alloc((size_t)a->x.shape[0], sizeof **lengths, "lengths", lengths));
-    for (int64_t b = 0; b < a->x.shape[0]; b++) {
+    const bool writes = clattn_tensor_elements(&a->y) > 0; /* else there may be more batches than memory */
+    if (writes)
+        CLA_TRY(cla_alloc((size_t)a->x.shape[0], sizeof **lengths, "lengths", lengths));
+    for (int64_t b = 0; (writes || args->lengths) && b < a->x.shape[0]; b++) {
         const int64_t n = args->lengths ? args->lengths[b] : a->x.shape[1];
         CLA_CHECK(n >= 0 && n <= a->x.shape[1], CLATTN_E_ARGUMENT, "lengths: number %lld is %lld; x has %lld rows",
                   (long long)b, (long long)n, (long long)a->x.shape[1]);
-        (*lengths)[b] = (int32_t)n;
+        if (writes)
+            (*lengths)[b] = (int32_t)n;
     }
     a->lengths = *lengths;
 done:

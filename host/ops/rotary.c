@@ -119,6 +119,8 @@ static clattn_status take_positions(rotary *r) {
     const int64_t count = r->batches * N;
     CLA_TRY(cla_rotary_check_positions(args->offsets, "offsets", B));
     CLA_TRY(cla_rotary_check_positions(args->positions, "positions", count));
+    if (clattn_tensor_elements(&r->rotation.x) == 0) /* rows may be more than memory */
+        goto done;
     CLA_TRY(cla_alloc((size_t)count, sizeof *r->positions, "positions", &r->positions));
     for (int64_t row = 0; row < count; row++)
         r->positions[row] =
@@ -152,7 +154,7 @@ static clattn_status take_tables(clattn_context *context, rotary *r) {
     }
     CLA_CHECK(args->cos.rank == 2 || (!args->offsets && !args->positions), CLATTN_E_ARGUMENT,
               "positions: are looked up in tables of rank 2, and cos has rank 3");
-    if (args->cos.rank == 3)
+    if (args->cos.rank == 3 || clattn_tensor_elements(&r->rotation.x) == 0)
         goto done;
     CLA_TRY(cla_alloc((size_t)(B * N), sizeof *r->rows, "positions", &r->rows));
     for (int64_t row = 0; row < B * N; row++) {
@@ -200,9 +202,12 @@ clattn_status clattn_rotary(clattn_context *context, const clattn_rotary_args *a
     CLA_TRY(take_tensors(context, &r));
     CLA_TRY(take_positions(&r));
     const bool given = cla_present(&args->cos) || cla_present(&args->sin);
-    CLA_TRY(given ? take_tables(context, &r) : make_tables(&r));
+    if (given)
+        CLA_TRY(take_tables(context, &r));
     if (clattn_tensor_elements(&r.rotation.x) == 0)
         goto done;
+    if (!given)
+        CLA_TRY(make_tables(&r));
     const cla_staged tensors[] = {
         {&r.rotation.x, CLA_IN}, {&r.rotation.y, CLA_OUT}, {&r.rotation.cos, CLA_IN}, {&r.rotation.sin, CLA_IN}};
     status = cla_staging_begin(context, tensors, given ? 4 : 2, &staging);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tensor/walk.h"
 
+#include "base/mem.h"
 #include "tensor/view.h"
 
 bool cla_walk_broadcast(clattn_tensor *t, int rank, const int64_t *shape) {
@@ -78,7 +79,11 @@ void cla_walk_merge(clattn_tensor *const *tensors, int count, int *outer) {
 int64_t cla_walk_count(const clattn_tensor *t, int first, int end) {
     int64_t n = 1;
     for (int i = first; i < end; i++)
-        n *= t->shape[i];
+        if (t->shape[i] == 0)
+            return 0;
+    for (int i = first; i < end; i++)
+        if (!cla_mul(n, t->shape[i], &n))
+            return INT64_MAX; /* of a tensor without elements */
     return n;
 }
 

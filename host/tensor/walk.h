@@ -14,7 +14,8 @@ bool cla_walk_broadcast(clattn_tensor *t, int rank, const int64_t *shape);
  * have one shape, and keep one. The first *outer axes stay apart from the others, of which at least one is left; it may
  * be of size 1. No tensor's elements change their order. */
 void cla_walk_merge(clattn_tensor *const *tensors, int count, int *outer);
-/* Product of the sizes of axes first .. end - 1. */
+/* Product of the sizes of axes first .. end - 1; INT64_MAX where that is more than 64 bits count, which a tensor of no
+ * elements may have. */
 int64_t cla_walk_count(const clattn_tensor *t, int first, int end);
 /* What `index`, counted over axes first .. end - 1, adds to the place of an element. */
 int64_t cla_walk_step(const clattn_tensor *t, int first, int end, int64_t index);
