@@ -1,22 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adam, SGD and the norm of gradients, against loops in double; errors of what trains; the same bits in every run. */
-#include "op_arrays.h"
+#include "optimizer_steps.h"
 #include <clattn/train.h>
 
 #define F32 CLATTN_F32
 #define F64 CLATTN_F64
 
 enum { STEPS = 4 };
-
-typedef struct {
-    bool adam;
-    int rank;
-    int64_t shape[3];
-    clattn_dtype parameter, gradient, state;
-    op_layout layout, state_layout;
-    double rate, beta1, beta2, epsilon, decay, momentum, dampening, factor; /* factor 0: none */
-    bool has_betas, decay_gradient, nesterov, buffers;
-} step_case;
 
 static const step_case cases[] = {
     {true, 2, {5, 40}, F32, F32, F32, OP_DENSE, OP_DENSE, .rate = 0.02, .buffers = true},
@@ -28,30 +18,6 @@ static const step_case cases[] = {
     {false, 1, {19}, F64, F64, F64, OP_DENSE, OP_DENSE, .momentum = 0.8, .nesterov = true, .buffers = true},
     {false, 1, {19}, F32, CLATTN_BF16, F32, OP_DENSE, OP_DENSE, .momentum = 0.8, .dampening = 0.5, .rate = 0.3},
 };
-
-typedef struct {
-    double parameter, first, second;
-} state;
-
-/* torch.optim's formulas. */
-static state step_of(const step_case *c, int step, state s, double g) {
-    const double rate = c->rate > 0 ? c->rate : 1e-3, b1 = c->has_betas ? c->beta1 : 0.9;
-    const double b2 = c->has_betas ? c->beta2 : 0.999, epsilon = c->epsilon > 0 ? c->epsilon : 1e-8;
-    g *= c->factor > 0 ? c->factor : 1;
-    if (c->adam && !c->decay_gradient)
-        s.parameter -= rate * c->decay * s.parameter;
-    else
-        g += c->decay * s.parameter;
-    if (c->adam) {
-        s.first = b1 * s.first + (1 - b1) * g;
-        s.second = b2 * s.second + (1 - b2) * g * g;
-        s.parameter -= rate * s.first / (1 - pow(b1, step)) / (sqrt(s.second / (1 - pow(b2, step))) + epsilon);
-        return s;
-    }
-    s.first = step == 1 ? g : c->momentum * s.first + (1 - c->dampening) * g;
-    s.parameter -= rate * (c->momentum == 0 ? g : c->nesterov ? g + c->momentum * s.first : s.first);
-    return s;
-}
 
 static clattn_status run_step(clattn_context *context, const step_case *c, int step, const op_array *a) {
     const clattn_adam_args adam = {.parameter = a[0].t,

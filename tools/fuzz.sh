@@ -51,6 +51,8 @@ for name in "${targets[@]}"; do
     args) options+=("-dict=$dir/args.dict") ;;
     case) options+=(-max_len=3000) ;;
     attention | opencl) options+=(-max_len=100 -detect_leaks=0 -timeout=900) ;; # kept plans look like leaks; kernels are built
+    ops) options+=(-max_len=120) ;;
+    modules) options+=(-max_len=250 -detect_leaks=0) ;;
     esac
     if $keep; then
         rm -rf "$dir/kept"

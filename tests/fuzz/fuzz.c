@@ -15,6 +15,8 @@
 #define FUZZ_COUNTS_MEMORY 1
 #endif
 
+void (*fuzz_tell)(void);
+
 void fuzz_fail(const char *file, int line, const char *condition, const char *format, ...) {
     va_list list;
     fprintf(stderr, "%s:%d: %s: ", file, line, condition);
@@ -22,6 +24,8 @@ void fuzz_fail(const char *file, int line, const char *condition, const char *fo
     vfprintf(stderr, format, list);
     va_end(list);
     fputc('\n', stderr);
+    if (fuzz_tell)
+        fuzz_tell();
     fflush(NULL);
     abort();
 }

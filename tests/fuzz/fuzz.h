@@ -23,6 +23,9 @@ __attribute__((format(printf, 4, 5), noreturn))
 #endif
 void fuzz_fail(const char *file, int line, const char *condition, const char *format, ...);
 
+/* Says more before the program ends; NULL: nothing. */
+extern void (*fuzz_tell)(void);
+
 /* The path of a file in memory that holds these bytes, until the next call. */
 const char *fuzz_file(const uint8_t *data, size_t size);
 /* A path in a folder of this process, in memory where the system has that; removed at exit. */
