@@ -74,7 +74,7 @@ void scores_sums(__global real *scratch, __global const cla_span *spans, __globa
         numbers[TOP] = none ? R(0.0) : m;
         numbers[INVERSE] = none ? R(0.0) : inverse;
         numbers[DELTA] = none ? R(0.0) : delta * inverse;
-        numbers[BY_SINK] = none ? R(0.0) : by_sink * inverse;
+        numbers[BY_SINK] = none || sink == -INFINITY ? R(0.0) : by_sink * inverse;
     }
 }
 

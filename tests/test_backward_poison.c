@@ -135,6 +135,39 @@ static void expect_spread(const oracle_runner *r, int tensor) {
     oracle_free(c);
 }
 
+/* Sinks of one head of two, which share nothing. */
+static void expect_of_sink(const oracle_runner *r, double sink, bool nan_in_q, bool nan_in_head, bool nan_in_sink) {
+    const oracle_config f = {.H = 2, .Hk = 2, .N = 5, .M = 9, .D = 8, .sinks = true, .seed = 4};
+    char text[ORACLE_TEXT];
+    oracle_case *c = oracle_make(&f);
+    oracle_backward *g = oracle_backward_make(c);
+    c->sinks[0] = sink;
+    if (nan_in_q)
+        c->q[3] = NAN;
+    cr_assert(oracle_backward_run(g, r->context, NULL, r->algorithm, text), "%s", text);
+    for (int i = ORACLE_DQ; i <= ORACLE_DV; i++)
+        for (int64_t x = 0; x < (i == ORACLE_DQ ? 5 : 9) * 8; x++) {
+            const bool hit = nan_in_head || (nan_in_q && (i != ORACLE_DQ || x < 8));
+            cr_assert_eq(isnan(g->got.of[i][x]), hit, "%s: gradient %d[%lld]", r->algorithm, i, (long long)x);
+            cr_assert_not(isnan(g->got.of[i][(i == ORACLE_DQ ? 5 : 9) * 8 + x]), "%s: the other head", r->algorithm);
+        }
+    const double got = g->got.of[ORACLE_DSINKS][0];
+    cr_assert(nan_in_sink ? isnan(got) : got == 0, "%s: sink %g: its gradient is %g", r->algorithm, sink, got);
+    oracle_backward_free(g);
+    oracle_free(c);
+}
+
+Test(backward_poison, sinks_that_are_infinite_give_nan_or_nothing) {
+    oracle_runner runners[ORACLE_RUNNERS];
+    const size_t n = oracle_backward_open(runners);
+    for (size_t r = 0; r < n; r++) {
+        expect_of_sink(&runners[r], INFINITY, false, true, true);
+        expect_of_sink(&runners[r], -INFINITY, false, false, false);
+        expect_of_sink(&runners[r], -INFINITY, true, false, false);
+    }
+    oracle_close(runners, n);
+}
+
 Test(backward_poison, what_is_seen_is_not_swallowed) {
     oracle_runner runners[ORACLE_RUNNERS];
     const size_t n = oracle_backward_open(runners);

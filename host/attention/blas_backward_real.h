@@ -124,6 +124,13 @@ static void load_queries(const cla_problem *p, const cla_blas_blocks *a, const p
     copy_rows(scratch + a->o, at(&p->d_o, x->b, x->h, row), p->d_o.stride[2], n, p->Dv);
 }
 
+static bool any_kept(const REAL *s, int64_t n) {
+    for (int64_t j = 0; j < n; j++)
+        if (!is_excluded(s[j]))
+            return true;
+    return false;
+}
+
 /* Scores of one row become weights, without dropout. What a sink's weight is, 0 in a row that sees no key. */
 static REAL weigh_row(const cla_problem *p, const pairs *x, int64_t i, REAL *s) {
     const int64_t n = x->j1 - x->j0;
@@ -146,14 +153,14 @@ static REAL weigh_row(const cla_problem *p, const pairs *x, int64_t i, REAL *s) 
     m = sink > m ? sink : m;
     for (int64_t j = 0; j < n; j += 512) /* short sums first */
         l += exp_row(s + j, n - j < 512 ? n - j : 512, m, 0);
-    if (l == 0) /* no key, or none beside the sink */
+    if (l == 0 && !(m == (REAL)INFINITY && any_kept(s, n))) /* no key, or none beside a sink, unless that is infinite */
         return 0;
     if (sink != excluded_score) {
         by_sink = exp_shifted(sink - m, 0);
         l += by_sink;
     }
     divide_row(s, n, 1 / l);
-    return by_sink / l;
+    return sink == excluded_score ? 0 : by_sink / l; /* l may be NaN */
 }
 
 /* Weights, with dropout, and the gradients of scores before the soft cap. Q, dO, K and V are loaded. */
