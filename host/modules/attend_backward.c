@@ -42,7 +42,7 @@ typedef struct {
     const char *what;
     const clattn_tensor *x, *w;
     clattn_tensor d_y;
-    const clattn_tensor *d_w, *d_bias; /* NULL: not wanted */
+    const clattn_tensor *d_w, *d_bias; /* both NULL: not wanted */
     const clattn_tensor *d_x;          /* absent: not wanted */
     bool add;
 } projection;
@@ -52,7 +52,7 @@ static clattn_status project_back(const backward *r, const projection *p) {
     clattn_context *context = r->scratch->context;
     clattn_linear_backward_args args = {.x = *p->x, .w = *p->w, .d_y = p->d_y, .accumulate = r->b->accumulate};
     const bool wanted = cla_present(p->d_x);
-    if (p->d_w && p->d_bias)
+    if (p->d_w)
         args.d_w = *p->d_w, args.d_bias = *p->d_bias;
     if (wanted && p->add)
         CLA_TRY(cla_scratch_take(r->scratch, CLA_SLOT_D_MORE, r->c->dtype, 3, p->x->shape, &args.d_x));
@@ -152,7 +152,7 @@ static clattn_status keys_back(const backward *r) {
         v.d_x = d_key, v.add = true;
     if (g)
         k.d_w = &g->k, k.d_bias = &g->k_bias, v.d_w = &g->v, v.d_bias = &g->v_bias;
-    if (cla_present(&h->kv) && b->value_is_key && (!g || cla_present(&g->kv))) {
+    if (cla_present(&h->kv) && b->value_is_key) { /* gradients lie as weights do */
         k.w = &h->kv, k.d_y = d_kv;
         if (g)
             k.d_w = &g->kv, k.d_bias = &g->kv_bias;
@@ -173,7 +173,7 @@ clattn_status cla_attend_backward(const cla_heads *h, cla_scratch *scratch, cons
     backward r = {.h = h, .scratch = scratch, .c = c, .b = b};
     CLA_TRY(result_back(&r));
     CLA_TRY(attention_back(&r));
-    const bool at_once = c->saved->together && cla_present(&h->packed) && (!g || cla_present(&g->packed));
+    const bool at_once = c->saved->together && cla_present(&h->packed);
     projection q = {"projection of queries", &c->query, &h->q, .d_y = r.d_q, .d_x = &b->d_query};
     if (g)
         q.d_w = &g->q, q.d_bias = &g->q_bias;
