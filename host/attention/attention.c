@@ -370,8 +370,7 @@ static clattn_status rebind(clattn_plan *plan, const clattn_attention_args *args
     cla_problem other = {0}, *p = &plan->problem;
     int64_t *lengths = NULL;
     CLA_CHECK(p->backward == (backward != NULL), CLATTN_E_ARGUMENT,
-              "plan_execute: the plan is one of the %s pass; use clattn_%splan_execute",
-              p->backward ? "backward" : "forward", p->backward ? "backward_" : "");
+              "plan_execute: the plan is one of the backward pass; use clattn_backward_plan_execute");
     if (p->page_size)
         CLA_TRY(cla_alloc((size_t)p->B, sizeof *lengths, "lengths", &lengths));
     if (backward) {
