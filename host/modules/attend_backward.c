@@ -22,7 +22,6 @@ clattn_status cla_heads_take_gradients(const clattn_multihead_weights *given, co
     CLA_TRY(cla_check_gradient(&g.out, &h->out, "out"));
     CLA_TRY(cla_check_gradient(&g.out_bias, &h->out_bias, "out_bias"));
     CLA_TRY(cla_check_gradient(&g.last_k, &h->last_k, "bias_k"));
-    CLA_TRY(cla_check_gradient(&g.last_v, &h->last_v, "bias_v"));
     *gradients = g;
 done:
     return status;

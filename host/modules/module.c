@@ -15,8 +15,7 @@ clattn_tensor cla_lead(clattn_tensor t) {
 }
 
 bool cla_same_view(const clattn_tensor *a, const clattn_tensor *b) {
-    return a->buffer == b->buffer && a->host == b->host && a->offset == b->offset && a->dtype == b->dtype &&
-           cla_view_same_layout(a, b);
+    return a->buffer == b->buffer && a->host == b->host && a->offset == b->offset && cla_view_same_layout(a, b);
 }
 
 clattn_tensor cla_rows_of(const clattn_tensor *given, bool batch_second) {

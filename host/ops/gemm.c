@@ -236,7 +236,8 @@ static clattn_status enqueue(clattn_context *context, const cla_gemm *g, const c
         char what[160];
         snprintf(what, sizeof what, "gemm of m %lld, n %lld, k %lld, batch %lld", (long long)g->m, (long long)g->n,
                  (long long)g->k, (long long)batch->size);
-        CLA_TRY(clblast_error(context, code, what));
+        status = clblast_error(context, code, what);
+        goto done;
     }
     if (event)
         cla_profile_add(context, "clblast_gemm", event,

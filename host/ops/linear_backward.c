@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of linear layers: two products that clattn_linear computes of transposed views, and sums over rows. */
 #include "base/error.h"
-#include "base/mem.h"
 #include "ops/copy.h"
 #include "ops/operand.h"
 #include "ops/staging.h"
@@ -51,9 +50,11 @@ static clattn_status check_shapes(linear *a) {
               cla_shape_text(d_y, text, sizeof text), d_y->rank);
     a->N = d_y->shape[d_y->rank - 1];
     a->M = 1;
-    for (int i = 0; i + 1 < d_y->rank; i++)
-        CLA_CHECK(cla_mul(a->M, d_y->shape[i], &a->M) && a->M <= CLA_WALK_MOST, CLATTN_E_SHAPE,
-                  "d_y %s: more than %d rows", cla_shape_text(d_y, text, sizeof text), CLA_WALK_MOST);
+    for (int i = 0; i + 1 < d_y->rank; i++) { /* no axis is longer than that */
+        a->M *= d_y->shape[i];
+        CLA_CHECK(a->M <= CLA_WALK_MOST, CLATTN_E_SHAPE, "d_y %s: more than %d rows",
+                  cla_shape_text(d_y, text, sizeof text), CLA_WALK_MOST);
+    }
     const clattn_tensor *of_k = cla_present(&a->t[D_X]) ? &a->t[D_X] : &a->t[D_W];
     a->K = cla_present(of_k) ? of_k->shape[of_k->rank - 1] : 0;
     for (int i = X; i < TENSORS; i++) {
@@ -134,7 +135,7 @@ static clattn_status copy_dense(clattn_context *context, linear *a, clattn_tenso
     cla_kernel *kernel = NULL;
     CLA_TRY(make_dense(context, a, rank, shape, out));
     clattn_tensor to = clattn_tensor_buffer(out->buffer, a->dtype, t.rank, t.shape);
-    CLA_TRY(cla_copy_kernel(context, a->dtype == CLATTN_F64 || t.dtype == CLATTN_F64, "copy_strided", &kernel));
+    CLA_TRY(cla_copy_kernel(context, a->dtype == CLATTN_F64, "copy_strided", &kernel));
     cla_operand_to_host(context, (clattn_tensor *[]){&t, &to}, 2);
     CLA_TRY(cla_copy_strided(context, kernel, &t, &to));
 done:
@@ -151,7 +152,7 @@ static clattn_status flatten(clattn_context *context, linear *a, const clattn_te
     int outer = given->rank - 1;
     if (clattn_tensor_elements(given) > 0)
         cla_walk_merge(all, 1, &outer);
-    if (outer <= 1 && merged.rank - outer == 1) {
+    if (outer <= 1) {
         *out = merged;
         out->rank = 2;
         out->shape[1] = columns, out->stride[1] = merged.stride[outer];

@@ -26,7 +26,7 @@ static clattn_status send_table(clattn_context *context, bool wide, clattn_tenso
     const clattn_dtype dtype = wide ? CLATTN_F64 : CLATTN_F32;
     const size_t count = (size_t)clattn_tensor_elements(t);
     void *converted = NULL;
-    if (!cla_present(t) || t->buffer)
+    if (t->buffer)
         return CLATTN_OK;
     CLA_TRY(cla_alloc(count, clattn_dtype_size(dtype), "cosines and sines", &converted));
     CLA_TRY(clattn_convert(converted, dtype, t->host, CLATTN_F64, count));
