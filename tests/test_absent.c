@@ -67,6 +67,35 @@ Test(absent, tensors_without_elements_leave_all_as_it_is) {
     expect_unwritten();
 }
 
+Test(absent, rows_of_no_elements_have_a_mean) {
+    static const int64_t many[] = {2, 0}, lengths[] = {0, 0};
+    for (int d = 0; d < 2; d++) {
+        clattn_context *context = contexts[d];
+        const clattn_tensor x = of_shape(0, 2, many), y = of_shape(1, 2, many);
+        fill_slots();
+        SUCCEEDS(clattn_norm(context, &(clattn_norm_args){.x = x, .y = y}));
+        SUCCEEDS(clattn_pool(
+            context, &(clattn_pool_args){.x = cube(0, 2, 3, 0), .y = of_shape(1, 2, many), .lengths = lengths}));
+        SUCCEEDS(clattn_pool(context, &(clattn_pool_args){.x = cube(0, 2, 3, 0), .y = of_shape(1, 2, many)}));
+        for (int rank = 2; rank < 4; rank++) {
+            const clattn_tensor table = rank == 3 ? cube(2, 2, 3, 2) : mat(2, 3, 2);
+            SUCCEEDS(clattn_rotary(
+                context,
+                &(clattn_rotary_args){.x = four(0, 2, 0, 3, 4), .y = four(1, 2, 0, 3, 4), .cos = table, .sin = table}));
+        }
+        SUCCEEDS(clattn_rotary(context, &(clattn_rotary_args){.x = four(0, 2, 0, 3, 4), .y = four(1, 2, 0, 3, 4)}));
+        expect_unwritten();
+        SUCCEEDS(clattn_norm(context, &(clattn_norm_args){.x = x, .y = y, .mean = vec(2, 2)}));
+        SUCCEEDS(clattn_norm(context, &(clattn_norm_args){.x = x, .y = y, .inv_std = vec(3, 2), .epsilon = 4}));
+        for (int i = 0; i < 2; i++) {
+            expect_near("mean", slots[2][i], 0);
+            expect_near("inv_std", slots[3][i], 0.5);
+            slots[2][i] = 0.5F;
+        }
+        expect_unwritten();
+    }
+}
+
 Test(absent, gradients_of_norms_one_by_one) {
     for (int d = 0; d < 2; d++) {
         const clattn_tensor x = mat(0, 2, 4), d_y = mat(1, 2, 4);
@@ -213,4 +242,21 @@ Test(absent, tables_of_either_type_in_buffers) {
         clattn_buffer_destroy(buffers[0]);
         clattn_buffer_destroy(buffers[1]);
     }
+}
+
+/* A layer's single row: the gradient by its weights is a product of two vectors. */
+Test(absent, all_rows_but_one) {
+    for (int d = 0; d < 2; d++)
+        for (int rank = 1; rank < 4; rank++) {
+            fill_slots();
+            clattn_tensor x = cube(0, 1, 1, 3), d_y = cube(1, 1, 1, 2);
+            for (int i = 0; i < 3; i++)
+                slots[0][i] = (float)(i + 1);
+            x = rank == 1 ? vec(0, 3) : rank == 2 ? mat(0, 1, 3) : x;
+            d_y = rank == 1 ? vec(1, 2) : rank == 2 ? mat(1, 1, 2) : d_y;
+            SUCCEEDS(clattn_linear_backward(contexts[d],
+                                            &(clattn_linear_backward_args){.x = x, .d_y = d_y, .d_w = mat(2, 2, 3)}));
+            for (int i = 0; i < 6; i++)
+                expect_near("d_w", slots[2][i], 0.5 * (i % 3 + 1));
+        }
 }

@@ -72,3 +72,21 @@ Test(costs, bytes_of_tensors_are_those_that_lie_there) {
     cr_expect_eq(cla_axes_bytes((clattn_tensor *[]){&none}, 1), 0.0);
     cr_expect_eq(cla_axes_bytes(NULL, 0), 0.0);
 }
+
+/* Lanes are those of the device's vectors, of 4 numbers at least, or 4 where it is no CPU. */
+Test(costs, lanes_of_a_key_are_those_of_the_device) {
+    static const struct {
+        clattn_device_class class;
+        uint32_t floats;
+        clattn_dtype sums;
+        const char *lanes;
+    } of[] = {{CLATTN_DEVICE_CPU, 16, CLATTN_F32, "LANES=16"}, {CLATTN_DEVICE_CPU, 16, CLATTN_F64, "LANES=8"},
+              {CLATTN_DEVICE_CPU, 8, CLATTN_F32, "LANES=8"},   {CLATTN_DEVICE_CPU, 8, CLATTN_F64, "LANES=4"},
+              {CLATTN_DEVICE_CPU, 1, CLATTN_F32, "LANES=4"},   {CLATTN_DEVICE_GPU, 16, CLATTN_F32, "LANES=4"}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const clattn_device_info info = {
+            .device_class = of[i].class, .vector_floats = of[i].floats, .max_work_group = 64};
+        const cla_key key = cla_axes_key(&info, "rows.cl", "norm_rows", of[i].sums, NULL, 0);
+        cr_expect_not_null(strstr(key.options, of[i].lanes), "%zu: %s", i, key.options);
+    }
+}

@@ -88,6 +88,14 @@ static clattn_tensor one_id(void) { return clattn_tensor_host(some_ids, CLATTN_I
 Test(errors_calls, attention_of_tensors_that_do_not_fit) {
     FAILS(clattn_multihead_run(NULL, NULL), CLATTN_E_ARGUMENT, "multihead is NULL");
     FAILS(clattn_multihead_run(attention, NULL), CLATTN_E_ARGUMENT, "args is NULL");
+    clattn_multihead *second = NULL;
+    const clattn_multihead_weights w = packed();
+    const clattn_tensor row = vec(1, E);
+    SUCCEEDS(
+        clattn_multihead_create(context, &w, &(clattn_multihead_options){.heads = H, .batch_second = true}, &second));
+    FAILS(clattn_multihead_run(second, &(clattn_multihead_args){.query = row, .y = row}), CLATTN_E_SHAPE,
+          "query [4]: rank 1; it is [N, B, E], or unbatched [N, E]");
+    clattn_multihead_destroy(second);
     ATTEND(CLATTN_E_ARGUMENT, "multihead: query is missing", a.query.rank = 0);
     ATTEND(CLATTN_E_ARGUMENT, "multihead: y is missing", a.y.rank = 0);
     ATTEND(CLATTN_E_SHAPE, "query [4]: rank 1; it is [B, N, E]", a.query = vec(1, 4));
@@ -118,6 +126,7 @@ Test(errors_calls, attention_of_tensors_that_do_not_fit) {
     WEIGHTS(a.weights = four(3, B, H, N, N), a.weights_mean = true);
     WEIGHTS(a.weights = cube(3, B, M, N), a.weights_mean = true);
     WEIGHTS(a.weights = cube(3, B, N, M), a.weights_mean = true);
+    WEIGHTS(a.weights = cube(3, B, N, N), a.weights.stride[1] = INT64_MAX, a.weights_mean = true);
     ATTEND(CLATTN_E_SHAPE, "weights [1, 3, 3]: should be [H, 3, 3], for 3 keys", a.query = mat(1, N, E),
            a.y = mat(2, N, E), a.weights = cube(3, 1, N, N));
     ATTEND(CLATTN_E_SHAPE, "weights [3, 5]: should be [3, 3], for 3 keys", a.query = mat(1, N, E), a.y = mat(2, N, E),

@@ -84,6 +84,8 @@ Test(errors_modules, heads_of_packed_weights) {
            a.in_proj = as_type(mat(0, 12, 32), CLATTN_Q8_0), a.transposed = true);
     PACKED(CLATTN_E_SHAPE, "the heads have no dims", a.in_proj = mat(0, 0, E), a.in_bias.rank = 0);
     PACKED(CLATTN_E_ARGUMENT, "out: is missing", a.out.rank = 0);
+    PACKED(CLATTN_E_SHAPE, "in_proj [-3, 4]: axis 0 is not from 0 to", a.in_proj.shape[0] = -3);
+    PACKED(CLATTN_E_SHAPE, "in_proj [12, 2147483648]: axis 1 is not from 0 to", a.in_proj.shape[1] = (int64_t)1 << 31);
     PACKED(CLATTN_E_SHAPE, "out [4, 5]: has 5 inputs; should have 4", a.out = mat(2, E, 5));
     PACKED(CLATTN_E_SHAPE, "in_bias [11]: should be [12]", a.in_bias = vec(1, 11));
     PACKED(CLATTN_E_SHAPE, "in_bias [12, 1]: should be [12]", a.in_bias = mat(1, 12, 1));
@@ -115,6 +117,13 @@ Test(errors_modules, heads_of_separate_weights) {
     SEPARATE(CLATTN_E_SHAPE, "bias_v [2, 1, 4]: should be [1, 1, 4] or [4]", a.bias_v = cube(5, 2, 1, 4));
     SEPARATE(CLATTN_E_SHAPE, "bias_v [", a.bias_v.rank = CLATTN_MAX_RANK + 1);
     SEPARATE(CLATTN_E_ARGUMENT, "only one of bias_k and bias_v", a.bias_k.rank = 0);
+    /* Beyond 2^40 numbers of a weight are not counted. */
+    const clattn_tensor huge = repeated(2, 1 << 30, 1 << 30, 1);
+    const clattn_multihead_weights most = {.q = huge, .k = huge, .v = huge, .out = repeated(2, 4, 1 << 30, 1)};
+    clattn_multihead *m = NULL;
+    SUCCEEDS(clattn_multihead_create(context, &most, &options, &m));
+    cr_expect_eq(clattn_multihead_parameter_count(m), 3 * ((int64_t)1 << 40) + ((int64_t)1 << 32));
+    clattn_multihead_destroy(m);
 }
 
 /* ---- feed-forward ---- */

@@ -265,6 +265,7 @@ Test(errors_ops, appending_to_caches) {
     APPEND(CLATTN_E_LIMIT, "batch 1 holds 3 of 5 slots, and 3 rows", a.cache_lengths = (const int64_t[]){0, 3});
     APPEND(CLATTN_E_ARGUMENT, "q: is given, and rotate is not set", a.q = four(4, 2, 2, 3, 4));
     APPEND(CLATTN_E_ARGUMENT, "cos: is given, and rotate is not set", a.sin = mat(4, 5, 2));
+    APPEND(CLATTN_E_UNSUPPORTED, "clattn_rotary_options: reserved[0]", a.rotary.reserved[0] = 1);
     APPEND(CLATTN_E_ARGUMENT, "no k to rotate", a.rotate = true, a.k.rank = a.k_cache.rank = 0);
 #define PAGES(code, part, ...)                                                                                         \
     APPEND(code, part, a.block_table = (const int32_t[]){0, 1}, a.table_pages = 1, __VA_ARGS__)

@@ -82,13 +82,14 @@ static clattn_status attend(clattn_context *context, clattn_multihead_weights w,
                             bool value, bool gradients) {
     clattn_multihead *m = NULL;
     const clattn_tensor none = {0};
-    const clattn_multihead_backward_args args = {
-        .forward = {.query = rows(1), .key = key ? rows(2) : none, .value = value ? rows(3) : none},
-        .d_y = rows(4),
-        .d_query = gradient(rows(1)),
-        .d_key = key ? gradient(rows(1)) : none,
-        .d_value = value ? gradient(rows(1)) : none,
-        .gradients = gradients ? &d : NULL};
+    const clattn_multihead_backward_args args = {.forward = {.query = rows(1),
+                                                             .key = key ? cube(2, B, value ? M : 1, E) : none,
+                                                             .value = value ? cube(3, B, key ? M : N, E) : none},
+                                                 .d_y = rows(4),
+                                                 .d_query = gradient(rows(1)),
+                                                 .d_key = key ? gradient(cube(2, B, value ? M : 1, E)) : none,
+                                                 .d_value = value ? gradient(cube(3, B, key ? M : N, E)) : none,
+                                                 .gradients = gradients ? &d : NULL};
     clattn_status status = clattn_multihead_create(context, &w, &(clattn_multihead_options){.heads = H}, &m);
     if (status == CLATTN_OK)
         status = clattn_multihead_backward(m, &args);
@@ -117,14 +118,15 @@ static clattn_status attend_biased(clattn_context *context) {
 /* Keys that are the queries, and yet have gradients of their own. */
 static clattn_status attend_itself(clattn_context *context) {
     clattn_multihead *m = NULL;
+    const clattn_tensor none = {0};
     const clattn_multihead_weights w = packed();
     place = 0;
     const clattn_multihead_weights d = d_heads(w);
     const clattn_multihead_backward_args args = {
-        .forward = {.query = rows(1), .key = rows(1), .value = way & 1 ? rows(1) : (clattn_tensor){0}},
+        .forward = {.query = rows(1), .key = way & 2 ? none : rows(1), .value = way & 1 ? rows(1) : none},
         .d_y = rows(4),
         .d_query = rows(2),
-        .d_key = rows(3),
+        .d_key = way & 2 ? none : rows(3),
         .gradients = &d};
     clattn_status status = clattn_multihead_create(context, &w, &(clattn_multihead_options){.heads = H}, &m);
     if (status == CLATTN_OK)
