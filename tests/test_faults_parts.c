@@ -57,6 +57,10 @@ static void sweep_problems(const char *name, bool profile, problems p,
 
 Test(faults_parts, plans_are_kept) { sweep_problems("kept plans", false, made(NULL, &small, &pages), run_kept); }
 Test(faults_parts, tables) { sweep_problems("sequences, pages", false, made(NULL, &sequences, &pages), run_kept); }
+Test(faults_parts, self_tests) {
+    setenv("CLATTN_SELF_TEST", "on", 1);
+    sweep_problems("self-tests", false, made("fused_lanes", &small, &pages), run_kept);
+}
 
 static bool run_profile(clattn_context *context, const void *data, char text[ORACLE_TEXT]) {
     const problems *p = data;
