@@ -357,6 +357,7 @@ const cla_algorithm cla_algo_materialised = {.name = "materialised",
                                              .sums_type = true,
                                              .dropout = true,
                                              .weights = true,
+                                             .long_rows = true,
                                              .create = create,
                                              .execute = execute,
                                              .destroy = destroy};

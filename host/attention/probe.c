@@ -8,8 +8,8 @@
 #include "runtime/self_tests.h"
 #include "tensor/dtype.h"
 
-/* Sizes that divide no tile. Of long rows `materialised` has kernels of its own. */
-enum { H = 2, N = 69, SHORT = 150, LONG = 1056, LONG_ROW = 1024, PAGE = 16, UNSEEN = 3 };
+/* Sizes that divide no tile; with long rows fewer of them. */
+enum { H = 2, MANY = 69, FEW = 21, SHORT = 150, LONG = 1056, LONG_ROW = 1024, PAGE = 16, UNSEEN = 3 };
 enum { BUFFERS = 16 };
 
 typedef struct {
@@ -26,7 +26,7 @@ typedef struct {
     uint64_t seed;
     int64_t length;
     float slopes[H];
-    int32_t table[LONG / PAGE], q_segments[N], k_segments[LONG];
+    int32_t table[LONG / PAGE], q_segments[MANY], k_segments[LONG];
 } small;
 
 /* ---- numbers ---- */
@@ -69,14 +69,19 @@ done:
 
 /* ---- the problem ---- */
 
-static int64_t keys_of(const cla_problem *p) { return p->M >= LONG_ROW || p->batch_invariant ? LONG : SHORT; }
+static bool is_long(const clattn_plan *plan) {
+    return plan->algorithm->long_rows && (plan->problem.M >= LONG_ROW || plan->problem.batch_invariant);
+}
+static int64_t keys_of(const clattn_plan *plan) { return is_long(plan) ? LONG : SHORT; }
+static int64_t queries_of(const clattn_plan *plan) { return is_long(plan) ? FEW : MANY; }
 
 /* q, k, v, o; keys in pages take whole ones. Returns how many keys masks are for. */
 static clattn_status add_main(small *s, const probe *x, int64_t *keys) {
     clattn_status status = CLATTN_OK;
     const cla_problem *p = &x->plan->problem;
-    const int64_t Hk = p->group > 1 ? 1 : H, pages = cla_ceil_div(keys_of(p), PAGE), pad = x->by_four ? 0 : 1;
-    const int64_t stacks = p->page_size ? pages : 1, rows = p->page_size ? PAGE : keys_of(p);
+    const int64_t N = queries_of(x->plan);
+    const int64_t Hk = p->group > 1 ? 1 : H, pages = cla_ceil_div(keys_of(x->plan), PAGE), pad = x->by_four ? 0 : 1;
+    const int64_t stacks = p->page_size ? pages : 1, rows = p->page_size ? PAGE : keys_of(x->plan);
     const int64_t q[4] = {1, H, N, p->D}, o[4] = {1, H, N, p->Dv};
     const int64_t k[4] = {stacks, Hk, rows, p->D}, v[4] = {stacks, Hk, rows, p->Dv};
     CLA_TRY(add(s, p->q.dtype, 4, q, pad, &s->args.q));
@@ -94,8 +99,10 @@ done:
     return status;
 }
 
-static clattn_status add_masks(small *s, const cla_problem *p, int64_t keys) {
+static clattn_status add_masks(small *s, const clattn_plan *plan, int64_t keys) {
     clattn_status status = CLATTN_OK;
+    const cla_problem *p = &plan->problem;
+    const int64_t N = queries_of(plan);
     const int64_t mask[2] = {N, keys}, bias[3] = {H, N, keys}, sinks[1] = {H};
     clattn_attention_args *a = &s->args;
     a->align = CLATTN_ALIGN_BOTTOM_RIGHT;
@@ -120,7 +127,7 @@ static clattn_status add_masks(small *s, const cla_problem *p, int64_t keys) {
         a->alibi_slopes = s->slopes;
     }
     for (int i = 0; i < N; i++)
-        s->q_segments[i] = 2 * i / N;
+        s->q_segments[i] = 2 * i / (int)N;
     for (int j = 0; j < LONG; j++)
         s->k_segments[j] = 2 * j / (int)keys;
     if (p->q_segments) {
@@ -131,8 +138,10 @@ done:
     return status;
 }
 
-static clattn_status add_results(small *s, const cla_problem *p, int64_t keys) {
+static clattn_status add_results(small *s, const clattn_plan *plan, int64_t keys) {
     clattn_status status = CLATTN_OK;
+    const cla_problem *p = &plan->problem;
+    const int64_t N = queries_of(plan);
     const int64_t rows[3] = {1, H, N}, columns[3] = {1, H, keys}, weights[4] = {1, p->mean ? 1 : H, N, keys};
     clattn_attention_args *a = &s->args;
     if (cla_present(&p->lse))
@@ -163,8 +172,8 @@ static clattn_status test(clattn_context *context, const void *data) {
     s->args.self_check = CLATTN_ALL_ROWS;
     s->args.batch_invariant = p->batch_invariant;
     CLA_TRY(add_main(s, x, &keys));
-    CLA_TRY(add_masks(s, p, keys));
-    CLA_TRY(add_results(s, p, keys));
+    CLA_TRY(add_masks(s, x->plan, keys));
+    CLA_TRY(add_results(s, x->plan, keys));
     CLA_TRY(cla_problem_init(&problem, &s->args));
     CLA_TRY(cla_plan_run_once(context, &problem, &asked));
 done:
@@ -194,7 +203,7 @@ static void describe(const probe *x, cla_str *what) {
         const char *word;
     } words[] = {{p->group > 1, "grouped"},
                  {!x->by_four, "any-layout"},
-                 {keys_of(p) == LONG, "long-rows"},
+                 {is_long(x->plan), "long-rows"},
                  {p->page_size > 0, "pages"},
                  {p->causal, "causal"},
                  {p->windowed, "window"},
