@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _XOPEN_SOURCE 700 /* nftw, fmemopen */
+#define _XOPEN_SOURCE 700 /* nftw, mkdtemp */
 #include "command.h"
 
 #include <criterion/criterion.h>
@@ -34,6 +34,13 @@ static int split(char *line, char **words) {
     return count;
 }
 
+static void take(FILE *file, char *text, size_t size) {
+    fflush(file);
+    const ssize_t length = pread(fileno(file), text, size - 1, 0);
+    text[length > 0 ? length : 0] = '\0';
+    fclose(file);
+}
+
 void command_run(const char *line, command_result *result) {
     static char text[1 << 16];
     static char *words[MOST_WORDS + 2] = {(char *)"clattn"};
@@ -44,17 +51,15 @@ void command_run(const char *line, command_result *result) {
     words[count + 1] = NULL;
     fflush(out);
     memset(result, 0, sizeof *result);
-    FILE *const to_out = fmemopen(result->out, sizeof result->out - 1, "w"), *const to_err =
-                                                                                 fmemopen(result->err,
-                                                                                          sizeof result->err - 1, "w");
+    FILE *const to_out = tmpfile(), *const to_err = tmpfile(); /* processes of its own write there too */
     cr_assert(to_out && to_err);
     stdout = to_out;
     stderr = to_err;
     result->status = clattn_main(count + 1, words);
     stdout = out;
     stderr = err;
-    fclose(to_out);
-    fclose(to_err);
+    take(to_out, result->out, sizeof result->out);
+    take(to_err, result->err, sizeof result->err);
 }
 
 static int remove_one(const char *path, const struct stat *info, int type, struct FTW *at) {
@@ -82,16 +87,18 @@ void command_write_npy(const char *path, const char *descr, const char *shape, s
     char header[120];
     const float real = (float)value;
     const int64_t whole = (int64_t)value;
+    const int32_t narrow = (int32_t)value;
     const unsigned char byte = (unsigned char)value;
     FILE *file = fopen(path, "wb");
     const int n =
         snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': %s}\n", descr, shape);
     cr_assert(file && fprintf(file, "\x93NUMPY\x01%c%c%c%s", 0, n, 0, header) > 0, "%s", path);
-    const bool is_real = descr[1] == 'f', is_wide = descr[2] == '8';
-    const void *const from = is_real   ? (is_wide ? (const void *)&value : &real)
-                             : is_wide ? (const void *)&whole
-                                       : &byte;
-    const size_t size = is_wide ? 8 : is_real ? 4 : 1;
+    const bool is_real = descr[1] == 'f';
+    const size_t size = (size_t)(descr[2] - '0');
+    const void *const from = is_real     ? (size == 8 ? (const void *)&value : &real)
+                             : size == 8 ? (const void *)&whole
+                             : size == 4 ? (const void *)&narrow
+                                         : &byte;
     for (size_t i = 0; i < count; i++)
         cr_assert(fwrite(from, size, 1, file) == 1);
     cr_assert(fclose(file) == 0, "%s", path);

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 void calls_end(void);
+bool command_fails(const char *name);
 
 enum { DEPTH = 40, PLACES = 1 << 16, NUMBERS = 1 << 14, TIMES = 3 };
 
@@ -64,7 +65,7 @@ static void list(long number) {
         numbers[number_count++] = number;
 }
 
-static bool fails(const char *name) {
+bool command_fails(const char *name) {
     if (!running || outside)
         return false;
     const long number = ++calls;
@@ -95,20 +96,20 @@ static void *no_memory(void) {
     return NULL;
 }
 
-WRAP(void *, malloc, size_t bytes) { return fails("malloc") ? no_memory() : counted(__real_malloc(bytes)); }
+WRAP(void *, malloc, size_t bytes) { return command_fails("malloc") ? no_memory() : counted(__real_malloc(bytes)); }
 WRAP(void *, calloc, size_t count, size_t size) {
-    return fails("calloc") ? no_memory() : counted(__real_calloc(count, size));
+    return command_fails("calloc") ? no_memory() : counted(__real_calloc(count, size));
 }
 WRAP(void *, realloc, void *pointer, size_t bytes) {
-    if (fails("realloc"))
+    if (command_fails("realloc"))
         return no_memory();
     return pointer ? __real_realloc(pointer, bytes) : counted(__real_realloc(pointer, bytes));
 }
 WRAP(void *, aligned_alloc, size_t alignment, size_t bytes) {
-    return fails("aligned_alloc") ? no_memory() : counted(__real_aligned_alloc(alignment, bytes));
+    return command_fails("aligned_alloc") ? no_memory() : counted(__real_aligned_alloc(alignment, bytes));
 }
 WRAP(char *, realpath, const char *path, char *to) {
-    if (fails("realpath"))
+    if (command_fails("realpath"))
         return no_memory();
     char *result = __real_realpath(path, to);
     return to ? result : counted(result);
@@ -119,26 +120,28 @@ WRAP(void, free, void *pointer) {
 }
 
 WRAP(FILE *, fopen, const char *path, const char *mode) {
-    if (fails("fopen")) {
+    if (command_fails("fopen")) {
         errno = EMFILE;
         return NULL;
     }
     return __real_fopen(path, mode);
 }
-WRAP(FILE *, fdopen, int file, const char *mode) { return fails("fdopen") ? no_memory() : __real_fdopen(file, mode); }
+WRAP(FILE *, fdopen, int file, const char *mode) {
+    return command_fails("fdopen") ? no_memory() : __real_fdopen(file, mode);
+}
 /* What closes them does so, and then says that something was lost. */
 WRAP(int, fclose, FILE *file) {
-    const bool lost = fails("fclose");
+    const bool lost = command_fails("fclose");
     const int result = __real_fclose(file);
     if (lost)
         errno = ENOSPC;
     return lost ? EOF : result;
 }
 WRAP(size_t, fread, void *to, size_t size, size_t count, FILE *file) {
-    return fails("fread") ? (errno = EIO, (size_t)0) : __real_fread(to, size, count, file);
+    return command_fails("fread") ? (errno = EIO, (size_t)0) : __real_fread(to, size, count, file);
 }
 WRAP(size_t, fwrite, const void *from, size_t size, size_t count, FILE *file) {
-    if (!fails("fwrite"))
+    if (!command_fails("fwrite"))
         return __real_fwrite(from, size, count, file);
     file->_flags |= 0x20; /* as glibc notes it for ferror */
     errno = ENOSPC;
@@ -147,7 +150,7 @@ WRAP(size_t, fwrite, const void *from, size_t size, size_t count, FILE *file) {
 int __wrap_fprintf(FILE *file, const char *format, ...);
 int __wrap_fprintf(FILE *file, const char *format, ...) {
     va_list list;
-    if (file != stdout && file != stderr && fails("fprintf")) {
+    if (file != stdout && file != stderr && command_fails("fprintf")) {
         file->_flags |= 0x20;
         errno = ENOSPC;
         return -1;
@@ -157,69 +160,33 @@ int __wrap_fprintf(FILE *file, const char *format, ...) {
     va_end(list);
     return result;
 }
-WRAP(char *, fgets, char *to, int size, FILE *file) { return fails("fgets") ? NULL : __real_fgets(to, size, file); }
+WRAP(char *, fgets, char *to, int size, FILE *file) {
+    return command_fails("fgets") ? NULL : __real_fgets(to, size, file);
+}
 WRAP(int, fseek, FILE *file, long offset, int from) {
-    return fails("fseek") ? (errno = EIO, -1) : __real_fseek(file, offset, from);
+    return command_fails("fseek") ? (errno = EIO, -1) : __real_fseek(file, offset, from);
 }
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, int mode);
 int __wrap_open(const char *path, int flags, int mode) {
-    return fails("open") ? (errno = EMFILE, -1) : __real_open(path, flags, mode);
+    return command_fails("open") ? (errno = EMFILE, -1) : __real_open(path, flags, mode);
 }
 WRAP(ssize_t, write, int file, const void *from, size_t bytes) {
-    return fails("write") ? (errno = ENOSPC, -1) : __real_write(file, from, bytes);
+    return command_fails("write") ? (errno = ENOSPC, -1) : __real_write(file, from, bytes);
 }
-WRAP(int, mkstemp, char *path) { return fails("mkstemp") ? (errno = EACCES, -1) : __real_mkstemp(path); }
+WRAP(int, mkstemp, char *path) { return command_fails("mkstemp") ? (errno = EACCES, -1) : __real_mkstemp(path); }
 WRAP(int, rename, const char *from, const char *to) {
-    return fails("rename") ? (errno = EACCES, -1) : __real_rename(from, to);
+    return command_fails("rename") ? (errno = EACCES, -1) : __real_rename(from, to);
 }
 WRAP(int, link, const char *from, const char *to) {
-    return fails("link") ? (errno = EPERM, -1) : __real_link(from, to);
+    return command_fails("link") ? (errno = EPERM, -1) : __real_link(from, to);
 }
-WRAP(int, fchmod, int file, mode_t mode) { return fails("fchmod") ? (errno = EPERM, -1) : __real_fchmod(file, mode); }
+WRAP(int, fchmod, int file, mode_t mode) {
+    return command_fails("fchmod") ? (errno = EPERM, -1) : __real_fchmod(file, mode);
+}
 WRAP(int, access, const char *path, int mode) {
-    return fails("access") ? (errno = EACCES, -1) : __real_access(path, mode);
+    return command_fails("access") ? (errno = EACCES, -1) : __real_access(path, mode);
 }
-/* gnuplot, which is there, and draws a picture of nothing. */
-static char *script;
-static size_t script_size;
-WRAP(int, system, const char *command) {
-    (void)command;
-    return fails("system") ? 256 : 0;
-}
-WRAP(FILE *, popen, const char *command, const char *mode) {
-    (void)command, (void)mode;
-    return fails("popen") ? no_memory() : open_memstream(&script, &script_size);
-}
-WRAP(int, pclose, FILE *gnuplot) {
-    static const char mark[] = "set output '";
-    bool lost = fails("pclose");
-    __real_fclose(gnuplot);
-    char *path = strstr(script, mark); /* which may have been lost on its way */
-    lost = lost || !path;
-    if (!lost) {
-        path += sizeof mark - 1;
-        path[strcspn(path, "'")] = '\0';
-    }
-    FILE *const to = lost ? NULL : __real_fopen(path, "w");
-    if (to) {
-        fprintf(to, "%-100s</svg>\n", "<svg>");
-        __real_fclose(to);
-    }
-    __real_free(script);
-    return lost ? 256 : 0;
-}
-/* A child goes its own way with its counts of branches, where they are counted. */
-void __gcov_dump(void) __attribute__((weak));
-WRAP(pid_t, fork, void) { return fails("fork") ? (errno = EAGAIN, -1) : __real_fork(); }
-_Noreturn void __real__exit(int exit_status);
-_Noreturn void __wrap__exit(int exit_status);
-_Noreturn void __wrap__exit(int exit_status) {
-    if (__gcov_dump)
-        __gcov_dump();
-    __real__exit(exit_status);
-}
-
 /* ---- a command ---- */
 
 static bool left_behind(char *name, size_t size) {
