@@ -5,6 +5,8 @@
  * through the same lines of the command line, the first few fail. */
 #define _GNU_SOURCE
 #include "command.h"
+#include "kernel_profile.h"
+#include "study.h"
 
 #include <cjson/cJSON.h>
 #include <criterion/criterion.h>
@@ -251,6 +253,48 @@ static void each_call_fails(const char *line) {
     }
     cr_expect(errors > 0, "%s: nothing fails", line);
     fprintf(stderr, "%5zu of %5ld calls, %4d errors: %s\n", number_count, (long)calls, errors, line);
+}
+
+/* As each_call_fails, of a function that gives NULL without memory, else a list in JSON. */
+static void each_call_of_json_fails(cJSON *(*make)(void)) {
+    int errors = 0;
+    for (long at = 0, last = 1; at <= last; at++) {
+        const long before = live;
+        calls = 0;
+        fails_at = at;
+        running = true;
+        cJSON *json = make();
+        running = false;
+        last = at == 0 ? calls : last;
+        cr_expect_eq(json == NULL, at > 0, "call %ld of %ld", at, last);
+        errors += !json;
+        running = true;
+        cJSON_Delete(json);
+        running = false;
+        cr_expect_eq(live, before, "call %ld: %ld blocks of memory are left", at, live - before);
+    }
+    cr_expect(errors > 20);
+}
+
+static cJSON *profile_json(void) {
+    static cla_profile_report r = {
+        .device = "cpu", .algorithm = "blas", .count = 2, .peak_gflops = 1, .near_gbytes = 1};
+    for (size_t i = 0; i < r.count; i++)
+        r.entries[i] =
+            (clattn_profile_entry){.name = "kernel", .count = 1, .total_ms = 1, .operations = 1, .moved_bytes = 1};
+    return cla_profile_json(&r);
+}
+
+static cJSON *study_json(void) {
+    static cla_figure figures[] = {{.name = "a", .article = "1"}, {.name = "b"}};
+    static const cla_study study = {.name = "made_up", .figures = figures, .figure_count = 2};
+    return cla_study_json(&study);
+}
+
+Test(command_failures, json) {
+    cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = __wrap_malloc, .free_fn = __wrap_free});
+    each_call_of_json_fails(profile_json);
+    each_call_of_json_fails(study_json);
 }
 
 static void make_files(void) {
