@@ -200,14 +200,14 @@ Test(backward_tiles, every_device_has_tiles_for_every_width) {
                    {"Intel(R) Corporation", "a GPU", 65536, 512}, {"someone", "a GPU", 32768, 256},
                    {"someone", "a small GPU", 16384, 64},         {"someone", "a smaller GPU", 8192, 16}};
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++)
-        for (int wide = 0; wide < 4; wide++)
+        for (int wide = 0; wide < 8; wide++)
             for (int64_t columns = 1; columns < 700; columns++) {
                 clattn_device_info d = {.device_class = CLATTN_DEVICE_GPU,
                                         .local_bytes = devices[i].local_bytes,
                                         .max_work_group = devices[i].work_group,
-                                        .unified_memory = wide > 1};
+                                        .unified_memory = wide & 2};
                 const clattn_dtype dtype = wide % 2 ? CLATTN_F64 : CLATTN_F32;
-                const cla_tiles_problem p = {.dtype = dtype, .D = columns, .Dv = columns};
+                const cla_tiles_problem p = {.dtype = dtype, .lean = wide & 4, .D = columns, .Dv = columns};
                 cla_tiling forward, t;
                 snprintf(d.vendor, sizeof d.vendor, "%s", devices[i].vendor);
                 snprintf(d.name, sizeof d.name, "%s", devices[i].name);

@@ -109,7 +109,7 @@ static void state_cost(const clattn_plan *plan, const pass *x, const variant *v)
 static clattn_status make_variant(const clattn_plan *plan, const pass *x, bool fours, variant *v) {
     const clattn_device_info *device = cla_context_device(plan->context);
     const tiles_state *s = plan->state;
-    const cla_tiles_problem tiled = {.dtype = plan->problem.dtype};
+    const cla_tiles_problem tiled = {.dtype = plan->problem.dtype, .lean = !fours};
     clattn_status status = CLATTN_E_LIMIT;
     for (int rank = 0; status == CLATTN_E_LIMIT || status == CLATTN_E_BUILD || status == CLATTN_E_MEMORY; rank++) {
         if (!cla_tiles_choose_backward(device, &tiled, &s->forward, x->columns, rank, &v->tiling))

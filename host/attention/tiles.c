@@ -16,6 +16,7 @@ enum {
     XE_128 = 8,   /* the same with 128 */
     UNKNOWN = 16, /* also every device that is no GPU */
     BUT_XE = WARP32 | WAVE64 | UNKNOWN,
+    BUT_WAVE64 = WARP32 | XE | XE_128 | UNKNOWN,
     CPU = 32, /* of the backward pass alone */
     LAST = 64 /* after the first choice, in this order: for devices that refuse it */
 };
@@ -77,27 +78,30 @@ _Static_assert(sizeof rows / sizeof *rows == CLA_TILES_ROWS, "the table of tiles
 /* The same of the backward pass, which keeps two blocks of sums beside the scores and their gradients; slices of dims
  * are the forward pass's. Wider results go in chunks, each of which computes the scores again. */
 static const row backward_rows[] = {
-    {4, 32, CPU, 0, {16, 8, 2, 4, 0, 16, 1, false, false}}, /* little code, since PoCL takes long for much */
-    {8, 32, CPU, 0, {16, 8, 2, 4, 0, 16, 1, false, false}},
-    {4, 32, BUT_XE | XE, 0, {16, 8, 4, 4, 0, 32, 1, false, false}},
-    {4, 64, WAVE64, 0, {16, 16, 4, 4, 0, 32, 1, false, false}},
-    {4, 64, WARP32 | XE | UNKNOWN, 0, {8, 16, 4, 4, 0, 32, 1, false, false}},
-    {4, 64, XE_128, 0, {16, 16, 2, 4, 0, 32, 1, false, false}},
-    {4, 128, WAVE64, 0, {16, 16, 4, 4, 0, 16, 2, false, false}},
-    {4, 128, WARP32 | XE | UNKNOWN, 0, {8, 16, 4, 4, 0, 16, 2, false, false}},
-    {4, 128, XE_128, 0, {16, 16, 2, 4, 0, 16, 2, false, false}},
-    {4, 256, BUT_XE | XE, 0, {8, 32, 4, 4, 0, 8, 2, false, false}},
-    {4, 64, LAST, 0, {8, 8, 4, 4, 0, 16, 2, false, false}},
-    {4, 64, LAST, 0, {4, 8, 4, 4, 0, 8, 2, false, false}},
-    {4, 32, LAST, 0, {4, 4, 4, 4, 0, 8, 2, false, false}},
-    {8, 32, WAVE64, 0, {16, 8, 4, 4, 0, 16, 1, false, false}},
-    {8, 32, WARP32 | XE | XE_128 | UNKNOWN, 0, {16, 8, 2, 4, 0, 16, 1, false, false}}, /* with 4 rows it spills */
-    {8, 64, WAVE64, 0, {8, 16, 4, 4, 0, 16, 1, false, false}},
-    {8, 64, LAST, 0, {8, 8, 4, 4, 0, 8, 2, false, false}},
-    {8, 32, LAST, 0, {4, 8, 4, 4, 0, 8, 1, false, false}},
-    {8, 16, LAST, 0, {4, 4, 4, 4, 0, 8, 1, false, false}},
+    {4, 32, CPU, CPU, {16, 8, 2, 4, 0, 16, 1, false, false}}, /* little code, since PoCL takes long for much */
+    {8, 32, CPU, CPU, {16, 8, 2, 4, 0, 16, 1, false, false}},
+    {4, 32, BUT_XE | XE, BUT_XE, {16, 8, 4, 4, 0, 32, 1, false, false}},
+    {4, 64, WAVE64, WAVE64, {16, 16, 4, 4, 0, 32, 1, false, false}},
+    {4, 64, WARP32 | XE | UNKNOWN, WARP32 | UNKNOWN, {8, 16, 4, 4, 0, 32, 1, false, false}},
+    {4, 64, XE_128, XE | XE_128, {16, 16, 2, 4, 0, 32, 1, false, false}},
+    {4, 128, WAVE64, WAVE64, {16, 16, 4, 4, 0, 16, 2, false, false}},
+    {4, 128, WARP32 | XE | UNKNOWN, WARP32 | XE | UNKNOWN, {8, 16, 4, 4, 0, 16, 2, false, false}},
+    {4, 128, XE_128, XE_128, {16, 16, 2, 4, 0, 16, 2, false, false}},
+    {4, 256, BUT_XE | XE, BUT_XE | XE, {8, 32, 4, 4, 0, 8, 2, false, false}},
+    {4, 64, LAST, LAST, {8, 8, 4, 4, 0, 16, 2, false, false}},
+    {4, 64, LAST, LAST, {4, 8, 4, 4, 0, 8, 2, false, false}},
+    {4, 32, LAST, LAST, {4, 4, 4, 4, 0, 8, 2, false, false}},
+    {8, 32, WAVE64, WAVE64, {16, 8, 4, 4, 0, 16, 1, false, false}},
+    {8, 32, BUT_WAVE64, BUT_WAVE64, {16, 8, 2, 4, 0, 16, 1, false, false}}, /* with 4 rows it spills */
+    {8, 64, WAVE64, WAVE64, {8, 16, 4, 4, 0, 16, 1, false, false}},
+    {8, 64, LAST, LAST, {8, 8, 4, 4, 0, 8, 2, false, false}},
+    {8, 32, LAST, LAST, {4, 8, 4, 4, 0, 8, 1, false, false}},
+    {8, 16, LAST, LAST, {4, 4, 4, 4, 0, 8, 1, false, false}},
 };
 enum { BACKWARD_ROWS = sizeof backward_rows / sizeof *backward_rows };
+
+/* The classes whose first choice a row is for the problem. */
+static int whose(const row *r, const cla_tiles_problem *p) { return p->lean ? r->lean : r->plain; }
 
 static int class_of(const clattn_device_info *device) {
     if (device->device_class != CLATTN_DEVICE_GPU)
@@ -151,14 +155,14 @@ static int list_rows(const clattn_device_info *device, const cla_tiles_problem *
     int chunks, columns, widest = 4, count = 0;
     const row *first = NULL, *smaller = NULL;
     for (int i = 0; i < CLA_TILES_ROWS; i++)
-        if (rows[i].bytes == bytes && ((p->lean ? rows[i].lean : rows[i].plain) & class))
+        if (rows[i].bytes == bytes && (whose(&rows[i], p) & class))
             widest = rows[i].columns;
     cut(p->Dv, widest, &chunks, &columns);
     for (int i = 0; i < CLA_TILES_ROWS; i++) {
         const row *r = &rows[i];
         if (r->bytes != bytes || columns > r->columns || !(r->tile.sliced || p->D <= 64))
             continue;
-        if (!first && ((p->lean ? r->lean : r->plain) & class))
+        if (!first && (whose(r, p) & class))
             first = r;
         if (!smaller && (r->lean & UNKNOWN))
             smaller = r;
@@ -232,7 +236,7 @@ bool cla_tiles_choose_backward(const clattn_device_info *device, const cla_tiles
     int chunks, width, widest = 4;
     bool first = true;
     for (int i = 0; i < BACKWARD_ROWS; i++)
-        if (backward_rows[i].bytes == size && backward_rows[i].plain & class)
+        if (backward_rows[i].bytes == size && whose(&backward_rows[i], p) & class)
             widest = backward_rows[i].columns;
     cut(columns, widest, &chunks, &width);
     for (int i = 0; i < BACKWARD_ROWS; i++) {
@@ -240,7 +244,7 @@ bool cla_tiles_choose_backward(const clattn_device_info *device, const cla_tiles
         cla_tile t = r->tile;
         t.dc = forward->dc;
         t.sliced = forward->sliced;
-        const bool listed = r->plain == LAST || (r->plain & class && width <= r->columns && first);
+        const bool listed = r->plain == LAST || (whose(r, p) & class && width <= r->columns && first);
         if (r->bytes != size || !listed)
             continue;
         first = false;
