@@ -25,10 +25,10 @@ typedef struct cla_algorithm {
     bool pages;      /* reads k and v in pages; else the plan gathers them */
     bool dropout;    /* drops weights; else it is refused where some are to be */
     bool weights;    /* writes the weights of all queries and heads in any form, without a pass of weights.c */
+    bool long_rows;  /* has kernels of its own for rows of 1024 keys and more */
     /* Ways that give right results and differ in speed, the default first, at most CLA_VARIANTS; returns how many.
      * create and execute follow plan->variant, an index. Tensors are those of create. NULL: there is one way. */
     size_t (*variants)(const cla_problem *p, const clattn_device_info *device, cla_variant out[CLA_VARIANTS]);
-    bool long_rows; /* has kernels of its own for rows of 1024 keys and more */
     /* The variant that takes all kernels that any of them does, for a self-test; NULL: each has its own. */
     const char *all_kernels;
     /* Makes plan->state, asks for scratch with cla_plan_scratch, adds lines to plan->text. */
