@@ -6,7 +6,8 @@
 #include "modules/masks.h"
 
 typedef struct cla_heads {
-    clattn_tensor packed, packed_bias;             /* [H D + Hk (D + Dv), E], or absent */
+    clattn_tensor in_proj;                         /* [H D + Hk (D + Dv), E] where it was given so, or absent */
+    clattn_tensor packed, packed_bias;             /* the same where one product has one bias */
     clattn_tensor kv, kv_bias;                     /* its rows of k and v */
     clattn_tensor q, q_bias, k, k_bias, v, v_bias; /* [out, in] */
     clattn_tensor out, out_bias;
@@ -70,7 +71,7 @@ typedef struct cla_attend_back {
 } cla_attend_back;
 clattn_status cla_attend_backward(const cla_heads *heads, cla_scratch *scratch, const cla_attend *call,
                                   const cla_attend_back *back);
-/* The gradients of weights, of the same shapes. */
+/* The gradients of weights, of the same shapes and given in the same way; absent ones are not wanted. */
 clattn_status cla_heads_take_gradients(const clattn_multihead_weights *given, const cla_heads *heads,
                                        cla_heads *gradients);
 

@@ -6,27 +6,6 @@
 #include <clattn/backward.h>
 #include <clattn/train.h>
 
-clattn_status cla_heads_take_gradients(const clattn_multihead_weights *given, const cla_heads *h,
-                                       cla_heads *gradients) {
-    clattn_status status = CLATTN_OK;
-    const clattn_multihead_options options = {.heads = h->H, .key_heads = h->Hk, .add_zero_attn = h->zeros};
-    cla_heads g = {0};
-    CLA_TRY(cla_heads_take(given, &options, &g));
-    CLA_TRY(cla_check_gradient(&g.packed, &h->packed, "in_proj"));
-    CLA_TRY(cla_check_gradient(&g.q, &h->q, "q"));
-    CLA_TRY(cla_check_gradient(&g.k, &h->k, "k"));
-    CLA_TRY(cla_check_gradient(&g.v, &h->v, "v"));
-    CLA_TRY(cla_check_gradient(&g.q_bias, &h->q_bias, "bias of q"));
-    CLA_TRY(cla_check_gradient(&g.k_bias, &h->k_bias, "bias of k"));
-    CLA_TRY(cla_check_gradient(&g.v_bias, &h->v_bias, "bias of v"));
-    CLA_TRY(cla_check_gradient(&g.out, &h->out, "out"));
-    CLA_TRY(cla_check_gradient(&g.out_bias, &h->out_bias, "out_bias"));
-    CLA_TRY(cla_check_gradient(&g.last_k, &h->last_k, "bias_k"));
-    *gradients = g;
-done:
-    return status;
-}
-
 typedef struct {
     const cla_heads *h;
     cla_scratch *scratch;
@@ -129,7 +108,8 @@ static clattn_status extra_back(const backward *r, int64_t M) {
          .y = g->last_v,
          .accumulate = r->b->accumulate}};
     for (int i = 0; i < 2; i++)
-        CLA_TRY(clattn_sum(r->scratch->context, &sums[i]));
+        if (cla_present(&sums[i].y))
+            CLA_TRY(clattn_sum(r->scratch->context, &sums[i]));
 done:
     return status;
 }

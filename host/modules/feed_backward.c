@@ -6,14 +6,15 @@
 
 clattn_status cla_feed_take_gradients(const clattn_feedforward_weights *given, const cla_feed *f, cla_feed *gradients) {
     clattn_status status = CLATTN_OK;
+    const bool turned = given->transposed;
     cla_feed g = {0};
-    CLA_TRY(cla_feed_take(given, f->activation, &g));
-    CLA_TRY(cla_check_gradient(&g.linear1, &f->linear1, "linear1"));
-    CLA_TRY(cla_check_gradient(&g.linear1_bias, &f->linear1_bias, "linear1_bias"));
-    CLA_TRY(cla_check_gradient(&g.gate, &f->gate, "gate"));
-    CLA_TRY(cla_check_gradient(&g.gate_bias, &f->gate_bias, "gate_bias"));
-    CLA_TRY(cla_check_gradient(&g.linear2, &f->linear2, "linear2"));
-    CLA_TRY(cla_check_gradient(&g.linear2_bias, &f->linear2_bias, "linear2_bias"));
+    CLA_TRY(CLA_RESERVED(clattn_feedforward_weights, given));
+    CLA_TRY(cla_take_gradient(&given->linear1, &f->linear1, "linear1", turned, &g.linear1));
+    CLA_TRY(cla_take_gradient(&given->linear1_bias, &f->linear1_bias, "linear1_bias", false, &g.linear1_bias));
+    CLA_TRY(cla_take_gradient(&given->gate, &f->gate, "gate", turned, &g.gate));
+    CLA_TRY(cla_take_gradient(&given->gate_bias, &f->gate_bias, "gate_bias", false, &g.gate_bias));
+    CLA_TRY(cla_take_gradient(&given->linear2, &f->linear2, "linear2", turned, &g.linear2));
+    CLA_TRY(cla_take_gradient(&given->linear2_bias, &f->linear2_bias, "linear2_bias", false, &g.linear2_bias));
     *gradients = g;
 done:
     return status;

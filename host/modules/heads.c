@@ -30,6 +30,7 @@ static clattn_status take_packed(const clattn_multihead_weights *w, cla_heads *h
     char text[200];
     const int64_t columns = h->H + 2 * h->Hk;
     CLA_TRY(cla_take_matrix(&w->in_proj, "in_proj", w->transposed, &h->packed));
+    h->in_proj = h->packed;
     CLA_CHECK(h->packed.shape[0] % columns == 0, CLATTN_E_SHAPE,
               "in_proj %s: its %lld outputs do not divide by %lld heads of queries, keys and values",
               cla_shape_text(&w->in_proj, text, sizeof text), (long long)h->packed.shape[0], (long long)columns);
@@ -141,6 +142,52 @@ clattn_status cla_heads_take(const clattn_multihead_weights *weights, const clat
     h.scale = options->scale;
     count(&h, weights);
     *heads = h;
+done:
+    return status;
+}
+
+/* Parts of what was given together. */
+static void part_gradients(const cla_heads *h, cla_heads *g) {
+    const int64_t q = h->H * h->D, k = h->Hk * h->D, v = h->Hk * h->Dv;
+    if (cla_present(&h->in_proj)) {
+        g->q = part(&g->in_proj, 0, q);
+        g->k = part(&g->in_proj, q, k);
+        g->v = part(&g->in_proj, q + k, v);
+        g->kv = part(&g->in_proj, q, k + v);
+        g->packed = g->in_proj;
+    }
+    if (cla_present(&h->packed_bias)) {
+        g->q_bias = part(&g->packed_bias, 0, q);
+        g->k_bias = part(&g->packed_bias, q, k);
+        g->v_bias = part(&g->packed_bias, q + k, v);
+        g->kv_bias = part(&g->packed_bias, q, k + v);
+    }
+}
+
+clattn_status cla_heads_take_gradients(const clattn_multihead_weights *given, const cla_heads *h,
+                                       cla_heads *gradients) {
+    clattn_status status = CLATTN_OK;
+    const clattn_tensor none = {0};
+    const bool turned = given->transposed, joined = cla_present(&h->in_proj),
+               joined_bias = cla_present(&h->packed_bias);
+    cla_heads g = {0};
+    CLA_TRY(CLA_RESERVED(clattn_multihead_weights, given));
+    CLA_TRY(cla_take_gradient(&given->in_proj, &h->in_proj, "in_proj", turned, &g.in_proj));
+    CLA_TRY(cla_take_gradient(&given->q, joined ? &none : &h->q, "q", turned, &g.q));
+    CLA_TRY(cla_take_gradient(&given->k, joined ? &none : &h->k, "k", turned, &g.k));
+    CLA_TRY(cla_take_gradient(&given->v, joined ? &none : &h->v, "v", turned, &g.v));
+    CLA_TRY(cla_take_gradient(&given->in_bias, &h->packed_bias, "in_bias", false, &g.packed_bias));
+    CLA_TRY(cla_take_gradient(&given->q_bias, joined_bias ? &none : &h->q_bias, "q_bias", false, &g.q_bias));
+    CLA_TRY(cla_take_gradient(&given->k_bias, joined_bias ? &none : &h->k_bias, "k_bias", false, &g.k_bias));
+    CLA_TRY(cla_take_gradient(&given->v_bias, joined_bias ? &none : &h->v_bias, "v_bias", false, &g.v_bias));
+    CLA_TRY(cla_take_gradient(&given->out, &h->out, "out", turned, &g.out));
+    CLA_TRY(cla_take_gradient(&given->out_bias, &h->out_bias, "out_bias", false, &g.out_bias));
+    CLA_TRY(take_last(&given->bias_k, "bias_k", h->Hk * h->D, &g.last_k));
+    CLA_TRY(take_last(&given->bias_v, "bias_v", h->Hk * h->Dv, &g.last_v));
+    CLA_TRY(cla_check_gradient(&g.last_k, &h->last_k, "bias_k"));
+    CLA_TRY(cla_check_gradient(&g.last_v, &h->last_v, "bias_v"));
+    part_gradients(h, &g);
+    *gradients = g;
 done:
     return status;
 }

@@ -78,11 +78,22 @@ bool cla_same_shape(const clattn_tensor *a, const clattn_tensor *b) {
 
 clattn_status cla_check_gradient(const clattn_tensor *gradient, const clattn_tensor *weight, const char *name) {
     char text[200], other[200];
-    if (cla_same_shape(gradient, weight))
+    if (!cla_present(gradient) || cla_same_shape(gradient, weight))
         return CLATTN_OK;
-    if (cla_present(weight) != cla_present(gradient))
-        return cla_error(CLATTN_E_ARGUMENT, "%s: there is %s", name,
-                         cla_present(weight) ? "a weight, and no gradient" : "a gradient, and no weight");
+    if (!cla_present(weight))
+        return cla_error(CLATTN_E_ARGUMENT, "%s: there is a gradient, and no weight", name);
     return cla_error(CLATTN_E_SHAPE, "%s %s: should have the shape of the weight %s", name,
                      cla_shape_text(gradient, text, sizeof text), cla_shape_text(weight, other, sizeof other));
+}
+
+clattn_status cla_take_gradient(const clattn_tensor *given, const clattn_tensor *weight, const char *name,
+                                bool transposed, clattn_tensor *gradient) {
+    clattn_status status = CLATTN_OK;
+    clattn_tensor taken = *given;
+    if (cla_present(given) && weight->rank == 2)
+        CLA_TRY(cla_take_matrix(given, name, transposed, &taken));
+    CLA_TRY(cla_check_gradient(&taken, weight, name));
+    *gradient = taken;
+done:
+    return status;
 }

@@ -22,8 +22,11 @@ clattn_status cla_take_matrix(const clattn_tensor *given, const char *name, bool
 /* Whether an optional vector has so many elements. */
 clattn_status cla_check_vector(const clattn_tensor *given, const char *name, int64_t elements);
 bool cla_same_shape(const clattn_tensor *a, const clattn_tensor *b);
-/* Whether a gradient is there where its weight is, and of its shape. */
+/* Whether a gradient is absent, which is not wanted, or of the shape of its weight. */
 clattn_status cla_check_gradient(const clattn_tensor *gradient, const clattn_tensor *weight, const char *name);
+/* The same of a given one, of which a matrix is taken as [out, in], as its weight was. */
+clattn_status cla_take_gradient(const clattn_tensor *given, const clattn_tensor *weight, const char *name,
+                                bool transposed, clattn_tensor *gradient);
 /* Elements of a tensor that may be absent; 2^40 at most, since nobody has looked for its storage yet. */
 int64_t cla_count_of(const clattn_tensor *t);
 

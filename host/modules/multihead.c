@@ -190,7 +190,11 @@ clattn_status clattn_multihead_backward(clattn_multihead *multihead, const clatt
     CLA_TRY(take_gradient(multihead, &args->d_key, "d_key", &forward.key, "key", &back.d_key));
     CLA_TRY(take_gradient(multihead, &args->d_value, "d_value", &forward.value, "value", &back.d_value));
     if (args->gradients)
-        CLA_TRY(cla_heads_take_gradients(args->gradients, &multihead->heads, &gradients));
+        status = cla_heads_take_gradients(args->gradients, &multihead->heads, &gradients);
+    if (status != CLATTN_OK) {
+        cla_error_prefix("multihead_backward: gradients: ");
+        goto done;
+    }
     back.gradients = args->gradients ? &gradients : NULL;
     CLA_TRY(cla_attend_run(&multihead->heads, &multihead->scratch, &c));
     CLA_TRY(cla_attend_backward(&multihead->heads, &multihead->scratch, &c, &back));

@@ -31,7 +31,7 @@ static clattn_status norm_back(const cla_stack *s, const cla_stack_call *call, c
                                       .d_x = *d_x,
                                       .epsilon = s->options.norm_epsilon,
                                       .accumulate = back->accumulate};
-    if (back->gradients)
+    if (back->gradients && back->gradients->has_norm)
         args.d_weight = back->gradients->norm->weight, args.d_bias = back->gradients->norm->bias;
     CLA_TRY(clattn_norm_backward(s->scratch.context, &args));
 done:
@@ -54,16 +54,15 @@ static clattn_status check(const cla_stack *s, const cla_stack_call *call, const
     CLA_CHECK(!back->gradients || back->gradients->count == s->count, CLATTN_E_ARGUMENT,
               "%s: gradients of %lld layers; there are %lld", s->module, (long long)back->gradients->count,
               (long long)s->count);
-    CLA_CHECK(!back->gradients || back->gradients->has_norm == s->has_norm, CLATTN_E_ARGUMENT,
-              "%s: gradients %s a norm behind the last layer", s->module,
-              s->has_norm ? "lack those of" : "have those of");
+    CLA_CHECK(!back->gradients || !back->gradients->has_norm || s->has_norm, CLATTN_E_ARGUMENT,
+              "%s: gradients have those of a norm behind the last layer", s->module);
     for (int64_t i = 0; i < s->count; i++) {
         if (i < s->count - 1 || s->has_norm)
             CLA_TRY(check_hidden(s, call, i));
         if (back->gradients)
             CLA_TRY(gradients_of(s, back, i, &gradients));
     }
-    if (s->has_norm && back->gradients)
+    if (s->has_norm && back->gradients && back->gradients->has_norm)
         CLA_TRY(cla_norm_take_gradient(back->gradients->norm, &s->norm, "norm"));
 done:
     return status;

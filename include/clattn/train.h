@@ -235,7 +235,7 @@ CLATTN_API clattn_status clattn_sgd_step(clattn_context *context, const clattn_s
 typedef struct clattn_feedforward_backward_args {
     clattn_tensor x, d_y;                        /* [..., E] */
     clattn_tensor d_x;                           /* out, optional */
-    const clattn_feedforward_weights *gradients; /* out, optional: as the weights, one for each */
+    const clattn_feedforward_weights *gradients; /* out, optional: as the weights; absent ones are not wanted */
     bool accumulate;                             /* gradients of weights are added to */
     uint64_t reserved[24];                       /* zero: see clattn/version.h */
 } clattn_feedforward_backward_args;
@@ -251,7 +251,7 @@ typedef struct clattn_multihead_backward_args {
     clattn_tensor d_query;                     /* out, optional, as query: by key and value too where they are absent */
     clattn_tensor d_key;                       /* out, optional, as key, with one: by value too where that is absent */
     clattn_tensor d_value;                     /* out, optional, as value, with one */
-    const clattn_multihead_weights *gradients; /* out, optional: as the weights, one for each */
+    const clattn_multihead_weights *gradients; /* out, optional: as the weights; absent ones are not wanted */
     bool accumulate;                           /* gradients of weights are added to */
     uint64_t reserved[24];                     /* zero: see clattn/version.h */
 } clattn_multihead_backward_args;
@@ -267,7 +267,7 @@ typedef struct clattn_encoder_backward_args {
         forward;       /* its x, masks, and hidden: of each layer but the last, and of that with a norm behind */
     clattn_tensor d_y; /* as x */
     clattn_tensor d_x; /* out, optional, as x */
-    const clattn_encoder_weights *gradients; /* out, optional: as the weights, one for each */
+    const clattn_encoder_weights *gradients; /* out, optional: as the weights; absent ones are not wanted */
     bool accumulate;                         /* gradients of weights are added to */
     uint64_t reserved[24];                   /* zero: see clattn/version.h */
 } clattn_encoder_backward_args;
@@ -282,7 +282,7 @@ typedef struct clattn_decoder_backward_args {
     clattn_tensor d_y;                       /* as x */
     clattn_tensor d_x;                       /* out, optional, as x */
     clattn_tensor d_memory;                  /* out, optional, as memory */
-    const clattn_decoder_weights *gradients; /* out, optional: as the weights, one for each */
+    const clattn_decoder_weights *gradients; /* out, optional: as the weights; absent ones are not wanted */
     bool accumulate;                         /* gradients of weights are added to */
     uint64_t reserved[24];                   /* zero: see clattn/version.h */
 } clattn_decoder_backward_args;
