@@ -169,10 +169,13 @@ static bool applies(lane *l, const cla_bench_place *p, const cla_bench_call *cal
 /* Whether three runs are too many. */
 static bool is_slow(const cla_bench *bench, const lane *l) { return 3 * l->run_seconds > bench->limit_seconds; }
 
-/* The second run says how long one takes: the first has builds in it. A long one is a sample already. */
+/* The second run says how long one takes: the first has builds in it, and so is no sample. A long one is a sample
+ * already. */
 static bool second_run(const cla_bench *bench, lane *l) {
     double call;
-    if (l->run_seconds <= 3 * bench->limit_seconds && !run_once(l))
+    if (cla_interrupted())
+        return note(l->entry, CLA_BENCH_CUT, "interrupted behind its first run, which may have builds in it");
+    if (!run_once(l))
         return false;
     if (is_slow(bench, l))
         add_sample(l);

@@ -59,6 +59,12 @@ run 0 "every mask" 'n16 d8 causal window=3,1 keep bias lengths scale=0.3 f64' --
 run 0 "a limit" 'h8 d64' --sweep n=128:512 --devices cpu --algorithms reference --limit 0.0001
 says "a limit: fewer repeats" '1 of [0-9]+ repeats and no transfers, by the limit of 0\.0001 s'
 says "a limit: larger sizes are not run" '^  cpu reference not run: a run would take about '
+number() { sed -n "s/.*\"$1\":[[:space:]]*\([0-9.e+-]*\).*/\1/p" "$work/cold.json"; } # KEY
+POCL_CACHE_DIR=$work/cold CLATTN_CACHE_DIR=off "$clattn" bench 'n16 d8' --devices opencl --algorithms fused_split \
+    --limit 0.001 --json "$work/cold.json" >"$work/out" 2>"$work/err"
+holds "a first run beyond the limit, with builds in it, is no sample" \
+    awk "BEGIN {exit !($(number median_ms) > 0 && 10 * $(number median_ms) < $(number cold_ms))}"
+rm -rf "$work/cold" "$work/cold.json"
 run 1 "nothing applies" 'n8 d8' --devices cpu --algorithms fused_lanes
 says "nothing applies" '^  cpu fused_lanes cannot: '
 says "nothing applies" 'nothing was measured'
