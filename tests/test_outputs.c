@@ -2,9 +2,10 @@
 /* The files of a run: all or none, also when the last rename fails; temporary names are nobody else's. */
 #include "../host/cli/outputs.c" /* NOLINT(bugprone-suspicious-include): first, it asks for POSIX */
 
-#include "../host/cli/args.c"      /* NOLINT(bugprone-suspicious-include) */
-#include "../host/cli/args_text.c" /* NOLINT(bugprone-suspicious-include) */
-#include "../host/cli/interrupt.c" /* NOLINT(bugprone-suspicious-include) */
+#include "../host/cli/args.c"         /* NOLINT(bugprone-suspicious-include) */
+#include "../host/cli/args_text.c"    /* NOLINT(bugprone-suspicious-include) */
+#include "../host/cli/interrupt.c"    /* NOLINT(bugprone-suspicious-include) */
+#include "../host/cli/outputs_kept.c" /* NOLINT(bugprone-suspicious-include) */
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
 #include <dirent.h>

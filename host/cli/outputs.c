@@ -5,6 +5,7 @@
 
 #include "args.h"
 #include "interrupt.h"
+#include "outputs_kept.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -101,6 +102,23 @@ static int find_target(cla_output *f) {
     return f->target ? CLA_EXIT_OK : fail_place(f, "it is a link that leads nowhere");
 }
 
+/* A tensor goes into a safetensors file that is there beside what that holds. */
+static int check_kept(const cla_output *f) {
+    char *unreadable;
+    const clattn_status status = cla_kept_check(f->target, &unreadable);
+    int exit_status = CLA_EXIT_OK;
+    if (status == CLATTN_E_DTYPE)
+        exit_status = cla_fail(CLA_EXIT_FAILED,
+                               "%s %s is there, and its tensor %s is of a type that cannot be kept; write to another "
+                               "file",
+                               f->option, f->path, unreadable ? unreadable : "?");
+    else if (status != CLATTN_OK)
+        exit_status = cla_fail(CLA_EXIT_FAILED, "%s %s is there, and no tensor can be added to it: %s", f->option,
+                               f->path, clattn_last_error());
+    free(unreadable);
+    return exit_status;
+}
+
 /* A file that is there may be replaced: it is no folder, and not read-only, not even for one who may do everything. */
 static int check_file(const cla_output *f) {
     struct stat info;
@@ -110,7 +128,7 @@ static int check_file(const cla_output *f) {
         return fail_place(f, "it is there, and is no file");
     if (!(info.st_mode & (S_IWUSR | S_IWGRP | S_IWOTH)) || access(f->target, W_OK) != 0)
         return fail_place(f, "it is there, and is read-only");
-    return CLA_EXIT_OK;
+    return f->name ? check_kept(f) : CLA_EXIT_OK;
 }
 
 static int check_place(cla_output *f) {
@@ -225,7 +243,7 @@ static clattn_status stage_tensors(cla_outputs *outputs, int i) {
     for (int j = i; j < outputs->count; j++)
         if (outputs->files[j].name && same_file(outputs->files[j].path, f->path))
             named[count++] = (clattn_named_array){outputs->files[j].name, outputs->arrays[j]};
-    return clattn_safetensors_write(f->staged, named, count, NULL, 0);
+    return cla_kept_write(f->target, f->staged, named, count);
 }
 
 int cla_outputs_stage(cla_outputs *outputs) {

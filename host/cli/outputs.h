@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files that a run writes: all of them or none. Everything is first written beside its place under a temporary
  * name; only when all are complete they are renamed, and when one cannot be, those before it are as they were. Links
- * are followed, read-only files refused. Several tensors for one safetensors file go there together. */
+ * are followed, read-only files refused. Several tensors for one safetensors file go there together, beside what a file
+ * that is there holds under other names. */
 #ifndef CLA_OUTPUTS_H
 #define CLA_OUTPUTS_H
 

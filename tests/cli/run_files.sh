@@ -27,6 +27,26 @@ good "results in one file" $run $(case_of sdpa_rank3) -o ../out/r.safetensors:o 
 "$clattn" inspect ../out/r.safetensors >"$work/stdout"
 holds "results in one file: both are there" sh -c "grep -q '^o  *f32  *\[3, 5, 8\]' '$work/stdout' && grep -q '^lse  *f32  *\[3, 5\]' '$work/stdout'"
 
+holds_all() { # NAME COUNT: the file has that many tensors, and those of the first run
+    "$clattn" inspect r.safetensors >"$work/stdout" 2>&1
+    same "$1: tensors" "$(grep -c ' f32 ' "$work/stdout")" "$2"
+}
+run_it $run $(case_of sdpa_rank3) -o r.safetensors:o --lse r.safetensors:lse
+good "results beside others" $run $(case_of sdpa_rank3) -o r.safetensors:again
+holds_all "results beside others" 3
+good "results in place of others" $run $(case_of sdpa_gqa_8_2) -o r.safetensors:again
+holds_all "results in place of others" 3
+holds "results in place of others: the older one is gone" sh -c "! grep -q '^again .*\[3, 5, 8\]' '$work/stdout'"
+run_it $run $(case_of sdpa_rank3) --dump r.safetensors
+good "results beside a case" $run $(case_of sdpa_rank3) -o r.safetensors
+good "results beside a case: its metadata are kept" check r.safetensors --device cpu
+echo "no tensors" >r.safetensors
+cp r.safetensors kept
+bad "results beside what is no safetensors file" 1 'r\.safetensors is there, and no tensor can be added to it: ' \
+    $run $(case_of sdpa_rank3) -o r.safetensors:o
+holds "results beside what is no safetensors file: it is as it was" cmp -s kept r.safetensors
+rm -f kept r.safetensors
+
 # ---- links and read-only files ----
 cp q2.npy target.npy
 ln -s target.npy link.npy
