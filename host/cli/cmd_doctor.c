@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -142,6 +143,31 @@ static void judge_devices(cla_doctor *doctor, const char *text) {
         cla_doctor_note("OpenCL has nothing to offer here; the device `cpu` works without it");
 }
 
+/* Makes the folder as the library does; *made: how many of its levels were not there. */
+static bool make_folder(const char *folder, int *made) {
+    char path[1200];
+    snprintf(path, sizeof path, "%s", folder);
+    *made = 0;
+    for (char *c = strchr(path + 1, '/'); c; c = strchr(c + 1, '/')) {
+        *c = '\0';
+        *made += mkdir(path, 0700) == 0;
+        *c = '/';
+    }
+    const bool is_made = mkdir(path, 0700) == 0;
+    *made += is_made;
+    return is_made || errno == EEXIST;
+}
+
+static void remove_folder(const char *folder, int made) {
+    char path[1200];
+    snprintf(path, sizeof path, "%s", folder);
+    for (char *cut = path; made > 0 && cut && rmdir(path) == 0; made--) {
+        cut = strrchr(path, '/');
+        if (cut)
+            *cut = '\0';
+    }
+}
+
 static void judge_cache(cla_doctor *doctor, const clattn_context *context) {
     const char *folder = clattn_context_cache_folder(context);
     char path[1200];
@@ -150,21 +176,19 @@ static void judge_cache(cla_doctor *doctor, const clattn_context *context) {
                         "compiles anew");
         return;
     }
-    if (access(folder, F_OK) != 0) {
-        cla_doctor_good("%s: compiled kernels will be kept there", folder);
-        return;
-    }
+    int made;
     snprintf(path, sizeof path, "%s/doctor-XXXXXX", folder);
-    const int file = mkstemp(path);
+    const int file = make_folder(folder, &made) ? mkstemp(path) : -1;
     if (file < 0 || write(file, "clattn\n", 7) != 7)
         cla_doctor_bad(doctor, "make it writeable and leave room there, or name another folder by CLATTN_CACHE_DIR",
                        "%s: compiled kernels cannot be kept: %s", folder, strerror(errno));
     else
-        cla_doctor_good("%s: compiled kernels are kept there", folder);
+        cla_doctor_good("%s: compiled kernels %s kept there", folder, made > 0 ? "will be" : "are");
     if (file >= 0) {
         close(file);
         unlink(path);
     }
+    remove_folder(folder, made);
 }
 
 static void judge_record(cla_doctor *doctor, clattn_context *context) {

@@ -49,6 +49,15 @@ says "cache" "ok    $work/none: compiled kernels are kept there"
 holds "cache: nothing left in it" [ -z "$(ls "$work/none")" ]
 CLATTN_CACHE_DIR=$work/plain run 1 "a file as cache" --device cpu
 says "a file as cache" "WRONG $work/plain: compiled kernels cannot be kept"
+CLATTN_CACHE_DIR=$work/plain/below run 1 "a cache below a file" --device cpu
+says "a cache below a file" "WRONG $work/plain/below: compiled kernels cannot be kept: Not a directory"
+CLATTN_CACHE_DIR=$work/new/er run 0 "a cache that is not there" --device cpu
+says "a cache that is not there" "ok    $work/new/er: compiled kernels will be kept there"
+holds "a cache that is not there: nothing left of it" [ ! -e "$work/new" ]
+if [ -d /proc/self ]; then
+    CLATTN_CACHE_DIR=/proc/nocache run 1 "a cache where nothing can be made" --device cpu
+    says "a cache where nothing can be made" 'WRONG /proc/nocache: compiled kernels cannot be kept: '
+fi
 echo "no record" >"$work/plain"
 CLATTN_TUNING_FILE=$work/plain run 1 "a wrong record" --device cpu
 says "a wrong record" 'WRONG .*not all of it is understood'
