@@ -21,6 +21,7 @@ typedef struct run {
     cla_run_data data;
     clattn_context *context;
     clattn_device_info device;
+    bool infinite; /* an input, which was said */
     cla_job_report report;
     cla_verification verification;
     cla_labels queries, keys;
@@ -77,15 +78,26 @@ static int load_labels(run *r) {
     return cla_labels_load(r->options.labels, a->q.shape[2], keys, &r->queries, &r->keys);
 }
 
+/* user: a bool, whether infinities were found, which make NaN. */
 static void print_warning(void *user, const clattn_warning *warning) {
-    (void)user;
+    *(bool *)user |= warning->kind == CLATTN_LINT_F16_INFINITE;
     fprintf(stderr, "clattn: warning: %s\n", warning->text);
 }
 
 /* What cannot be computed at all is said when it is computed. */
-static void lint(const run *r) {
+static void lint(run *r) {
     if (!r->options.no_lint)
-        clattn_lint(&r->data.args, print_warning, NULL);
+        clattn_lint(&r->data.args, print_warning, &r->infinite);
+}
+
+/* With --verify the verdict says it. */
+static void warn_of_nan(const run *r) {
+    if (r->options.no_lint || r->options.verify || r->infinite)
+        return;
+    const cla_odd_results odd = cla_odd_results_of(&r->data.o);
+    if (odd.count > 0 && odd.nan == odd.count)
+        fprintf(stderr, "clattn: warning: all %lld results are NaN: look for NaN or infinities in Q, K, V or --bias\n",
+                (long long)odd.count);
 }
 
 /* ---- the work ---- */
@@ -256,8 +268,10 @@ static int work(run *r) {
     lint(r);
     if ((exit_status = compute(r)) != CLA_EXIT_OK)
         return exit_status;
+    warn_of_nan(r);
     const int64_t rows = r->dump < 0 ? r->options.verify_rows : CLATTN_ALL_ROWS; /* a case holds all expected results */
-    if (r->options.verify && (exit_status = cla_verify(&r->data.args, rows, &r->verification)) != CLA_EXIT_OK)
+    if (r->options.verify &&
+        (exit_status = cla_verify(&r->data.args, &r->data.o, rows, &r->verification)) != CLA_EXIT_OK)
         return exit_status;
     return finish(r);
 }

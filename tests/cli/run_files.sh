@@ -22,6 +22,14 @@ npy inf.npy f4 '(2, 1)' 1 inf
 good "verify infinity behind a weight that underflows" $run one.npy far.npy inf.npy -o ../out/o.npy --verify
 holds "verify infinity behind a weight that underflows: it is not lost" sh -c "od -An -tf4 -j128 ../out/o.npy | grep -q '[ni][an][nf]'"
 
+npy nan.npy f4 '(2, 1)' nan nan
+good "NaN alone" $run nan.npy far.npy far.npy -o ../out/o.npy
+same "NaN alone: it is said" "$(cat "$work/stderr")" "clattn: warning: all 2 results are NaN: look for NaN or infinities in Q, K, V or --bias"
+good "NaN alone, no warnings" $run nan.npy far.npy far.npy -o ../out/o.npy --no-lint
+same "NaN alone, no warnings: silence" "$(cat "$work/stderr")" ""
+good "NaN alone, verified" $run nan.npy far.npy far.npy -o ../out/o.npy --verify
+holds "NaN alone, verified: how many" grep -q '^verify: ok, .*; 2 of 2 results are NaN$' "$work/stderr"
+
 # ---- tensors that share a file ----
 good "results in one file" $run $(case_of sdpa_rank3) -o ../out/r.safetensors:o --lse ../out/r.safetensors:lse
 "$clattn" inspect ../out/r.safetensors >"$work/stdout"
