@@ -423,3 +423,28 @@ Test(safetensors, survives_5000_damaged_files) {
         clattn_safetensors_close(s);
     }
 }
+
+/* ---- other formats ---- */
+
+Test(safetensors, says_what_another_file_begins_like) {
+    static const struct {
+        const char *begin, *text;
+    } files[] = {{"\x93NUMPY\x01", "x.st: is no safetensors file (it begins like npy)"},
+                 {"PK\x03\x04\x14", "(it begins like zip, as npz and PyTorch's files do)"},
+                 {"GGUF\x03", "(it begins like GGUF)"},
+                 {"\x89HDF\r\n", "(it begins like HDF5)"},
+                 {"a few words", "(it begins like text)"},
+                 {"\xff\xff\xff\xff\xff\xff\xff", "claims a header of"}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char bytes[40] = {0};
+        clattn_safetensors *s;
+        memcpy(bytes, files[i].begin, strlen(files[i].begin));
+        bytes[7] = 'x';
+        FAILS(clattn_safetensors_open(temp_write("x.st", bytes, sizeof bytes), &s), CLATTN_E_FORMAT, files[i].text);
+    }
+    clattn_array a;
+    clattn_gguf *g;
+    FAILS(clattn_npy_read(with_length(2, 64), &a), CLATTN_E_FORMAT, "(it begins like safetensors)");
+    FAILS(clattn_gguf_open(with_length(2, 64), &g), CLATTN_E_FORMAT, "letters (it begins like safetensors)");
+    FAILS(clattn_npy_read(temp_write("x.npy", "\xff\xff\xff\xff\xff\xff", 6), &a), CLATTN_E_FORMAT, "(0x93 NUMPY)");
+}

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "io/file_kind.h"
 #include "io/gguf_types.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -275,7 +276,7 @@ done:
 static clattn_status take_start(reader *r) {
     clattn_status status = CLATTN_OK;
     const char *path = r->file->path;
-    char magic[4];
+    char magic[4], kind[CLA_FILE_KIND_TEXT];
     uint32_t version = 0;
     uint64_t counts[2] = {0};
     CLA_CHECK(r->file->bytes >= START, CLATTN_E_FORMAT,
@@ -283,7 +284,7 @@ static clattn_status take_start(reader *r) {
               START);
     CLA_TRY(take(r, magic, sizeof magic));
     CLA_CHECK(memcmp(magic, "GGUF", sizeof magic) == 0, CLATTN_E_FORMAT,
-              "%s: is no GGUF file: it does not begin with these letters", path);
+              "%s: is no GGUF file: it does not begin with these letters%s", path, cla_file_kind(r->file, kind));
     CLA_TRY(take(r, &version, sizeof version));
     CLA_CHECK((version & 0xffff) != 0 || version == 0, CLATTN_E_FORMAT,
               "%s: is a big-endian GGUF file; clattn reads little-endian ones, so convert it first", path);

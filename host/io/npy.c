@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "io/array.h"
 #include "io/file.h"
+#include "io/file_kind.h"
 #include "io/npy_header.h"
 #include "tensor/view.h"
 #include <string.h>
@@ -23,12 +24,14 @@ static const unsigned char magic[MAGIC_BYTES] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
 /* Where the header's text begins, and its length, which is inside the file. */
 static clattn_status read_prefix(const cla_file *file, int64_t *begin, size_t *length) {
     unsigned char p[LONG_PREFIX] = {0};
+    char kind[CLA_FILE_KIND_TEXT];
     const size_t there = (size_t)cla_min(file->bytes, LONG_PREFIX);
     const clattn_status status = cla_file_read(file, 0, p, there);
     if (status != CLATTN_OK)
         return status;
     if (there >= MAGIC_BYTES && memcmp(p, magic, MAGIC_BYTES) != 0)
-        return cla_error(CLATTN_E_FORMAT, "%s: does not begin as an npy file does (0x93 NUMPY)", file->path);
+        return cla_error(CLATTN_E_FORMAT, "%s: does not begin as an npy file does (0x93 NUMPY)%s", file->path,
+                         cla_file_kind(file, kind));
     if (there >= MAGIC_BYTES + 2 && (p[6] < 1 || p[6] > 3 || p[7] != 0))
         return cla_error(CLATTN_E_FORMAT, "%s: npy version %d.%d is none of 1.0, 2.0 and 3.0", file->path, p[6], p[7]);
     const bool is_short = p[6] == 1;

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "io/file.h"
+#include "io/file_kind.h"
 #include "io/safetensors_header.h"
 #include <string.h>
 
@@ -16,6 +17,7 @@ struct clattn_safetensors {
 
 static clattn_status header_length(const cla_file *file, size_t *length) {
     unsigned char p[PREFIX];
+    char kind[CLA_FILE_KIND_TEXT];
     uint64_t n = 0;
     if (file->bytes < PREFIX)
         return cla_error(CLATTN_E_FORMAT, "%s: has %lld bytes, fewer than the 8 of a safetensors header's length",
@@ -25,6 +27,8 @@ static clattn_status header_length(const cla_file *file, size_t *length) {
         return status;
     for (int i = PREFIX - 1; i >= 0; i--)
         n = n << 8 | p[i];
+    if (n >> 32 && *cla_file_kind(file, kind))
+        return cla_error(CLATTN_E_FORMAT, "%s: is no safetensors file%s", file->path, kind);
     if (n > CLA_SAFETENSORS_MAX_HEADER)
         return cla_error(CLATTN_E_FORMAT, "%s: claims a header of %llu bytes; more than %d are refused", file->path,
                          (unsigned long long)n, CLA_SAFETENSORS_MAX_HEADER);
