@@ -131,7 +131,11 @@ static bool take_options(int argc, char **argv, options *o) {
 static bool can_write(const options *o) {
     if (out_is_same(o->plot, o->save) || out_is_same(o->plot, o->resume))
         return complain("--plot %s is the checkpoint", o->plot);
-    return out_check(o->save) && out_check(o->plot);
+    if (!out_check(o->save) || !out_check(o->plot))
+        return false;
+    const char *dot = o->plot ? strrchr(o->plot, '.') : ".svg";
+    return (dot && strcmp(dot, ".svg") == 0) ||
+           complain("--plot %s: the plot is SVG, so name it something.svg", o->plot);
 }
 
 /* ---- training ---- */

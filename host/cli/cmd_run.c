@@ -61,6 +61,7 @@ static int declare_outputs(run *r) {
             CLA_EXIT_OK ||
         (exit_status = cla_outputs_add(&r->outputs, "--entropy", o->entropy, "entropy", &r->entropy)) != CLA_EXIT_OK ||
         (exit_status = cla_outputs_add_file(&r->outputs, "--heatmap", o->heatmap, &r->heatmap)) != CLA_EXIT_OK ||
+        (o->heatmap && (exit_status = cla_svg_check("run", "--heatmap", o->heatmap)) != CLA_EXIT_OK) ||
         (exit_status = cla_outputs_add_file(&r->outputs, "--dump", o->dump, &r->dump)) != CLA_EXIT_OK ||
         (exit_status = cla_outputs_add_file(&r->outputs, "--profile-json", o->profile_json, &r->profile_json)) !=
             CLA_EXIT_OK ||

@@ -38,7 +38,9 @@ double cla_profile_bound(const cla_profile_report *report, const clattn_profile_
 /* A roofline: GFLOP/s over operations per byte, a point a kernel. Prints one line and returns the exit status when
  * something is wrong. */
 int cla_profile_plot(const cla_profile_report *const *reports, size_t count, const char *verb, const char *path);
-/* The file of a plot is an SVG, and gnuplot is there: else one line, and the exit status. */
+/* The file of a drawing is an SVG: else one line, and the exit status. */
+int cla_svg_check(const char *verb, const char *option, const char *path);
+/* The same of a plot, and gnuplot is there: else one line, and the exit status. */
 int cla_plot_check(const char *verb, const char *option, const char *path);
 
 #endif

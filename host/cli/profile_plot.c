@@ -7,10 +7,17 @@
 #include <stdio.h>
 #include <string.h>
 
-int cla_plot_check(const char *verb, const char *option, const char *path) {
+int cla_svg_check(const char *verb, const char *option, const char *path) {
     const size_t length = strlen(path);
-    if (length < 5 || strcmp(path + length - 4, ".svg") != 0)
-        return cla_fail(CLA_EXIT_USAGE, "%s: %s %s: the plot is SVG, so name it something.svg", verb, option, path);
+    if (length >= 5 && strcmp(path + length - 4, ".svg") == 0)
+        return CLA_EXIT_OK;
+    return cla_fail(CLA_EXIT_USAGE, "%s: %s %s: the plot is SVG, so name it something.svg", verb, option, path);
+}
+
+int cla_plot_check(const char *verb, const char *option, const char *path) {
+    const int exit_status = cla_svg_check(verb, option, path);
+    if (exit_status != CLA_EXIT_OK)
+        return exit_status;
     if (cla_gnuplot_is_there())
         return CLA_EXIT_OK;
     return cla_fail(CLA_EXIT_FAILED, "%s: %s needs gnuplot, which is not there: install the package gnuplot-nox", verb,

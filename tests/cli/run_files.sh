@@ -94,6 +94,7 @@ rank3=$(case_of sdpa_rank3)
 good "heat map" $run $rank3 --heatmap ../out/m.svg
 holds "heat map: a drawing" is_svg ../out/m.svg
 same "heat map: a panel a head and the mean" "$(grep -c 'head [0-2]<\|mean of 3 heads<' ../out/m.svg)" 4
+bad "heat map that is no SVG" 2 'run: --heatmap .*m.png: the plot is SVG' $run $rank3 --heatmap ../out/m.png
 good "heat map with labels" $run $rank3 --heatmap ../out/m.svg --labels five.txt,seven.txt
 holds "heat map with labels: a drawing" is_svg ../out/m.svg
 holds "heat map with labels: escaped" grep -q '&lt;b&gt;&amp;&quot;fox&quot;' ../out/m.svg

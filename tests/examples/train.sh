@@ -67,6 +67,7 @@ refuses "no steps" '--steps takes a number from 1' --steps 0
 refuses "half a step" 'no whole number' --steps 1.5
 refuses "beyond all" '--until takes a number from 0 to 100' --until 101
 refuses "no such device" 'opencl:99:99' --device opencl:99:99
+refuses "a plot that is no SVG" 'the plot is SVG' --plot x.png --device cpu
 refuses "no such folder" 'nowhere/x.svg cannot be written' --plot nowhere/x.svg --device cpu
 ends 1 "not there in time" "$clattn" $small --device cpu --until 100 --steps 1
 says "not there in time" 'error: 1 steps did not reach 100 %' err
