@@ -127,12 +127,16 @@ static void print_limits(const clattn_device_info *d) {
     char memory[40], largest[40], local[40];
     printf("  memory       %s, largest allocation %s\n", bytes_text(d->global_bytes, memory, sizeof memory),
            bytes_text(d->max_alloc_bytes, largest, sizeof largest));
-    printf("  units        %u, float vectors of %u\n", (unsigned)d->compute_units, (unsigned)d->vector_floats);
+    printf("  units        %u", (unsigned)d->compute_units);
+    if (d->is_opencl && d->vector_floats > 1)
+        printf(", vectors of %u f32", (unsigned)d->vector_floats);
+    printf("\n");
     if (d->is_opencl)
         printf("  work-group   up to %llu, local memory %s (%s)\n", (unsigned long long)d->max_work_group,
                bytes_text(d->local_bytes, local, sizeof local),
                d->dedicated_local_memory ? "of its own" : "in main memory");
-    printf("  types        f32%s%s\n", d->has_f64 ? ", f64" : "; no f64", d->has_f16 ? ", f16" : "");
+    printf("  types        computes in f32%s; stores f16, bf16, q8_0, q4_0 too\n",
+           d->has_f64 ? ", f64" : ", not in f64");
 }
 
 static void print_peak(const clattn_peak *p) {

@@ -5,6 +5,10 @@
 . "$(dirname "$0")/judge.sh"
 verb=devices
 
+run 0 "cpu" --device cpu
+says "cpu: types" '^  types        computes in f32, f64; stores f16, bf16, q8_0, q4_0 too$'
+says "cpu: no vectors of 1" '^  units        [0-9]+$'
+
 entries() { find "$work/cache" -name '*.clprog' 2>/dev/null | wc -l; }
 
 CLATTN_CACHE_DIR=$work/cache
