@@ -115,7 +115,9 @@ clattn_status cla_job_run(clattn_context *context, const clattn_attention_args *
 
 int cla_open(const char *device, clattn_context **context) {
     const clattn_status status = clattn_context_create(device, NULL, context);
-    return status == CLATTN_OK ? CLA_EXIT_OK : cla_fail_status(status, "device");
+    const char *text = clattn_last_error();
+    const bool named = strncmp(text, "device ", 7) == 0 || strncmp(text, "CLATTN_", 7) == 0; /* what is wrong */
+    return status == CLATTN_OK ? CLA_EXIT_OK : cla_fail_status(status, named ? NULL : "device");
 }
 
 int cla_launch_option(const char *verb, const cla_args *args) {

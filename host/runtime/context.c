@@ -7,6 +7,7 @@
 #include "runtime/state.h"
 #include <clattn/opencl.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -122,6 +123,17 @@ done:
     return status;
 }
 
+/* Whose name is wrong is said: nobody has passed it. */
+static clattn_status open_default(clattn_context *c, bool profile) {
+    const char *device = environment_device();
+    char text[1000];
+    const clattn_status status = open_device(c, device, profile);
+    if (status == CLATTN_OK || !device || *device == '\0')
+        return status;
+    snprintf(text, sizeof text, "%s", clattn_last_error());
+    return cla_error(status, "CLATTN_DEVICE: %s", text);
+}
+
 clattn_status clattn_context_create(const char *device, const clattn_context_options *options,
                                     clattn_context **context) {
     clattn_status status = CLATTN_OK;
@@ -132,9 +144,7 @@ clattn_status clattn_context_create(const char *device, const clattn_context_opt
     if (options)
         CLA_TRY(CLA_RESERVED(clattn_context_options, options));
     CLA_TRY(new_context(&c));
-    if (!device || *device == '\0')
-        device = environment_device();
-    CLA_TRY(open_device(c, device, profile));
+    CLA_TRY(device && *device ? open_device(c, device, profile) : open_default(c, profile));
     CLA_TRY(take_launch_bound(c, options));
     CLA_TRY(take_self_test(c, options));
     if (c->queue && profile)

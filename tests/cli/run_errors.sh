@@ -22,6 +22,7 @@ same "no verb: exit status" "$status" 2
 # ---- options ----
 three="q2.npy k4.npy eye4.npy"
 bad "unknown option" 2 '--casual; did you mean --causal' $run $three -o $out --casual
+bad "unknown option, letters changed about" 2 '--hlep; did you mean --help' $run $three -o $out --hlep
 bad "unknown letter" 2 'there is no option -z' $run $three -o $out -z
 bad "missing value" 2 '--bias needs a value' $run $three -o $out --bias
 bad "value missing before an option" 2 '--bias needs a value' $run $three --bias --causal -o $out
@@ -107,7 +108,8 @@ bad "offsets, too many" 2 '2 numbers for 1 batch;' $run $three -o $out --causal 
 
 # ---- devices and writing ----
 bad "no such device" 1 'device' run $three --device opencl:99:99 -o $out
-bad "a device that is no device" 2 'device.*toaster' run $three --device toaster -o $out
+CLATTN_DEVICE=gpu bad "a device of the environment" 2 '^clattn: CLATTN_DEVICE: device "gpu": not one of' run $three -o $out
+bad "a device that is no device" 2 '^clattn: device "toaster": not one of' run $three --device toaster -o $out
 bad "output of no type" 2 'X.npy or FILE.safetensors:NAME' $run $three -o ../out/o.txt
 bad "no folder" 1 'no folder ../out/sub/' $run $three -o ../out/sub/o.npy
 bad "two outputs in one place" 2 '-o and --lse would write to the same place' $run $three -o $out --lse $out
