@@ -53,25 +53,24 @@ bool cla_parse_i64_list(const char *text, int64_t *values, size_t capacity, size
 
 #define NEAR_MAX 40 /* longer names are never near */
 
-/* Levenshtein distance with one row; a and b at most NEAR_MAX long. */
+/* Edits from a to b, two neighbours in each other's place among them; a and b at most NEAR_MAX long. */
 static size_t edits(const char *a, const char *b) {
-    size_t row[NEAR_MAX + 1];
+    size_t rows[3][NEAR_MAX + 1]; /* of i, i - 1, i - 2: number i % 3 */
     const size_t n = strlen(a), m = strlen(b);
-    for (size_t j = 0; j <= m; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= n; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= m; j++) {
-            const size_t above = row[j];
-            size_t best = diagonal + (a[i - 1] != b[j - 1]);
-            best = above + 1 < best ? above + 1 : best;
-            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+    for (size_t i = 0; i <= n; i++)
+        for (size_t j = 0; j <= m; j++) {
+            size_t *row = rows[i % 3], best = i + j;
+            const size_t *above = rows[(i + 2) % 3], *second = rows[(i + 1) % 3];
+            if (i > 0 && j > 0) {
+                best = above[j - 1] + (a[i - 1] != b[j - 1]);
+                best = above[j] + 1 < best ? above[j] + 1 : best;
+                best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+            }
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && second[j - 2] + 1 < best)
+                best = second[j - 2] + 1;
             row[j] = best;
-            diagonal = above;
         }
-    }
-    return row[m];
+    return rows[n % 3][m];
 }
 
 const char *cla_nearest(const char *text, const char *const *list) {
