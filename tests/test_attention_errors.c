@@ -156,10 +156,10 @@ Test(attention_errors, shapes_that_do_not_fit_are_named_with_both_numbers) {
     refused(args, CLATTN_E_SHAPE, "k [2, 2, 7, 9]: head dim 9, but q has 8");
     args = valid();
     args.v.shape[2] = 6;
-    refused(args, CLATTN_E_SHAPE, "v [2, 2, 6, 6]: heads and keys differ from k [2, 2, 7, 8]");
+    refused(args, CLATTN_E_SHAPE, "k [2, 2, 7, 8] and v [2, 2, 6, 6]: heads or keys differ");
     args = valid();
     args.v.shape[1] = 1;
-    refused(args, CLATTN_E_SHAPE, "v [2, 1, 7, 6]: heads and keys differ from k [2, 2, 7, 8]");
+    refused(args, CLATTN_E_SHAPE, "k [2, 2, 7, 8] and v [2, 1, 7, 6]: heads or keys differ");
     args = valid();
     args.o.shape[3] = 8;
     refused(args, CLATTN_E_SHAPE, "o [2, 4, 5, 8]: should be [2, 4, 5, 6]");

@@ -87,8 +87,8 @@ Test(errors_attention, each_axis_of_o_is_that_of_q_or_v) {
     for (int axis = 0; axis < 4; axis++)
         REFUSED(a.o.shape[axis]--, CLATTN_E_SHAPE, texts[axis]);
     REFUSED(a.v.shape[0] = 1, CLATTN_E_SHAPE, "k, v: batch 2 and 1, but q has 2");
-    REFUSED(a.v.shape[1] = 1, CLATTN_E_SHAPE, "v [2, 1, 5, 6]: heads and keys differ from k");
-    REFUSED(a.v.shape[2] = 4, CLATTN_E_SHAPE, "v [2, 2, 4, 6]: heads and keys differ from k");
+    REFUSED(a.v.shape[1] = 1, CLATTN_E_SHAPE, "and v [2, 1, 5, 6]: heads or keys differ");
+    REFUSED(a.v.shape[2] = 4, CLATTN_E_SHAPE, "and v [2, 2, 4, 6]: heads or keys differ");
     stop(x);
 }
 

@@ -88,8 +88,8 @@ static clattn_status take_shapes(cla_problem *p, const clattn_attention_args *ar
         return cla_error(CLATTN_E_SHAPE, "k %s: head dim %lld, but q has %lld", SHAPE(k), (long long)k->shape[3],
                          (long long)p->D);
     if (v->shape[1] != p->Hk || v->shape[2] != k->shape[2])
-        return cla_error(CLATTN_E_SHAPE, "v %s: heads and keys differ from k %s", SHAPE(v),
-                         cla_shape_text(k, other, TEXT));
+        return cla_error(CLATTN_E_SHAPE, "k %s and v %s: heads or keys differ", SHAPE(k),
+                         cla_shape_text(v, other, TEXT));
     if (o->shape[0] != p->B || o->shape[1] != p->H || o->shape[2] != p->N || o->shape[3] != p->Dv)
         return cla_error(CLATTN_E_SHAPE, "o %s: should be [%lld, %lld, %lld, %lld], from q and v", SHAPE(o),
                          (long long)p->B, (long long)p->H, (long long)p->N, (long long)p->Dv);
