@@ -311,7 +311,7 @@ static int write_json(const cJSON *json, cla_output *file) {
 }
 
 int cla_bench_linear(int argc, char **argv) {
-    static const cla_arg_spec specs[] = {{"linear", 0, CLA_ARG_FLAG},      {"devices", 0, CLA_ARG_VALUE},
+    static const cla_arg_spec specs[] = {{"linear", 0, CLA_ARG_FLAG},      {"devices", 'd', CLA_ARG_VALUE},
                                          {"algorithms", 0, CLA_ARG_VALUE}, {"repeat", 0, CLA_ARG_VALUE},
                                          {"json", 0, CLA_ARG_VALUE},       {"launch-ms", 0, CLA_ARG_VALUE},
                                          {NULL, 0, CLA_ARG_FLAG}};

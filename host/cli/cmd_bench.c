@@ -33,7 +33,7 @@ const char *const cla_help_bench =
     "  pages=P        k and v in pages of P keys     invariant      batch_invariant\n"
     "\n"
     "  --sweep L=A:B[:F]  each problem at L = A, A*F, ... up to B, with L one of n q k b h d v; F is 2 if not given\n"
-    "  --devices LIST     with commas: opencl, opencl:gpu, opencl:0:0, cpu; the best OpenCL device and cpu if not "
+    "  -d, --devices LIST with commas: opencl, opencl:gpu, opencl:0:0, cpu; the best OpenCL device and cpu if not "
     "given\n"
     "  --algorithms LIST  with commas, or `all`; if not given all but `reference`, which then runs only when small\n"
     "  --backward         forward and backward pass, dQ, dK and dV: each run together, and each alone; an algorithm "
@@ -68,10 +68,10 @@ const char *const cla_help_bench =
     "  clattn bench 'b1 h8 d64 causal' --sweep n=512:8192 --plot scaling.svg\n";
 
 static const cla_arg_spec specs[] = {
-    {"sweep", 0, CLA_ARG_VALUE},     {"devices", 0, CLA_ARG_VALUE},  {"algorithms", 0, CLA_ARG_VALUE},
-    {"repeat", 0, CLA_ARG_VALUE},    {"limit", 0, CLA_ARG_VALUE},    {"json", 0, CLA_ARG_VALUE},
-    {"plot", 0, CLA_ARG_VALUE},      {"file", 0, CLA_ARG_VALUE},     {"peak", 0, CLA_ARG_FLAG},
-    {"profile", 0, CLA_ARG_FLAG},    {"roofline", 0, CLA_ARG_VALUE}, {"backward", 0, CLA_ARG_FLAG},
+    {"sweep", 0, CLA_ARG_VALUE},     {"devices", 'd', CLA_ARG_VALUE}, {"algorithms", 0, CLA_ARG_VALUE},
+    {"repeat", 0, CLA_ARG_VALUE},    {"limit", 0, CLA_ARG_VALUE},     {"json", 0, CLA_ARG_VALUE},
+    {"plot", 0, CLA_ARG_VALUE},      {"file", 0, CLA_ARG_VALUE},      {"peak", 0, CLA_ARG_FLAG},
+    {"profile", 0, CLA_ARG_FLAG},    {"roofline", 0, CLA_ARG_VALUE},  {"backward", 0, CLA_ARG_FLAG},
     {"launch-ms", 0, CLA_ARG_VALUE}, {NULL, 0, CLA_ARG_FLAG}};
 
 /* ---- devices ---- */

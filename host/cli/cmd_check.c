@@ -16,7 +16,7 @@ const char *const cla_help_check =
     "Replays the cases that are packed in a file of test vectors, or that `clattn run --dump` wrote, and compares\n"
     "every output: |got - want| <= atol + rtol |want|, with the tolerances of the case.\n"
     "\n"
-    "  --device D     where to run: opencl, opencl:gpu, opencl:0:0, cpu (`clattn devices` lists them); the best\n"
+    "  -d, --device D where to run: opencl, opencl:gpu, opencl:0:0, cpu (`clattn devices` lists them); the best\n"
     "                 device when not given\n"
     "  --algorithm A  one algorithm, or `all`: each algorithm in turn, those for CPUs on `cpu`; when not given,\n"
     "                 what suits the device and the case\n"
@@ -194,7 +194,7 @@ static int run_cases(check *k) {
 }
 
 int cla_cmd_check(int argc, char **argv) {
-    static const cla_arg_spec specs[] = {{"device", 0, CLA_ARG_VALUE},
+    static const cla_arg_spec specs[] = {{"device", 'd', CLA_ARG_VALUE},
                                          {"algorithm", 0, CLA_ARG_VALUE},
                                          {"filter", 0, CLA_ARG_VALUE},
                                          {"launch-ms", 0, CLA_ARG_VALUE},

@@ -31,7 +31,7 @@ const char *const cla_help_study =
     "            connections and LayerNorm\n"
     "  all       one after the other\n"
     "\n"
-    "  --device D        opencl, opencl:gpu, opencl:0:0, cpu (`clattn devices` lists them); the best if not given\n"
+    "  -d, --device D    opencl, opencl:gpu, opencl:0:0, cpu (`clattn devices` lists them); the best if not given\n"
     "  --type T          f64 or f32; if not given f64 where the device has it. Bounds are those of the type; "
     "scale\n"
     "                    and cost, and the trials of gradient, always run in f32\n"
@@ -50,9 +50,9 @@ const char *const cla_help_study =
     "  clattn study scale --plot scale.svg\n";
 
 static const cla_arg_spec specs[] = {
-    {"device", 0, CLA_ARG_VALUE}, {"type", 0, CLA_ARG_VALUE},      {"seed", 0, CLA_ARG_VALUE},
-    {"limit", 0, CLA_ARG_VALUE},  {"to", 0, CLA_ARG_VALUE},        {"plot", 0, CLA_ARG_VALUE},
-    {"json", 0, CLA_ARG_VALUE},   {"launch-ms", 0, CLA_ARG_VALUE}, {NULL, 0, CLA_ARG_FLAG}};
+    {"device", 'd', CLA_ARG_VALUE}, {"type", 0, CLA_ARG_VALUE},      {"seed", 0, CLA_ARG_VALUE},
+    {"limit", 0, CLA_ARG_VALUE},    {"to", 0, CLA_ARG_VALUE},        {"plot", 0, CLA_ARG_VALUE},
+    {"json", 0, CLA_ARG_VALUE},     {"launch-ms", 0, CLA_ARG_VALUE}, {NULL, 0, CLA_ARG_FLAG}};
 
 /* The one table of experiments. */
 static const cla_experiment experiments[] = {

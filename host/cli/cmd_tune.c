@@ -21,7 +21,7 @@ const char *const cla_help_tune =
     "\n"
     "  PROBLEM            as in `clattn bench --help`; usual ones if none is given. What is found holds for all calls\n"
     "                     with the same types, masks and group, and sizes with the same next power of two\n"
-    "  --device D         the best OpenCL device if not given\n"
+    "  -d, --device D     the best OpenCL device if not given\n"
     "  --launch-ms X      milliseconds of a launch at most, for a watchdog (500 on GPUs, else no bound; -1: no bound)\n"
     "  --limit SECONDS    for all of it; if not given, 60 for one problem and 30 for each of more. What was found by\n"
     "                     then is kept, also after Ctrl-C, and the last line says what was left\n"
@@ -39,7 +39,7 @@ const char *const cla_help_tune =
     "\n"
     "  clattn tune 'h32/8 q1 k4096 d128 f16' --limit 20\n";
 
-static const cla_arg_spec specs[] = {{"device", 0, CLA_ARG_VALUE},     {"limit", 0, CLA_ARG_VALUE},
+static const cla_arg_spec specs[] = {{"device", 'd', CLA_ARG_VALUE},   {"limit", 0, CLA_ARG_VALUE},
                                      {"algorithms", 0, CLA_ARG_VALUE}, {"out", 0, CLA_ARG_VALUE},
                                      {"show", 0, CLA_ARG_FLAG},        {"clblast", 0, CLA_ARG_FLAG},
                                      {"launch-ms", 0, CLA_ARG_VALUE},  {NULL, 0, CLA_ARG_FLAG}};

@@ -50,7 +50,7 @@ holds "the plot names its line" grep -q 'reference on cpu' "$work/a.svg"
 holds "no temporary file is left" [ "$(ls -A "$work" | sort | tr '\n' ' ')" = "a.json a.svg err out " ]
 run 0 "several sizes without a sweep" 'n16 d8' 'n8 d8' --devices cpu --algorithms reference --repeat 1
 holds "sizes come in order" [ "$(grep '^b1 h1' "$work/out" | tr '\n' ';')" = "b1 h1 n8 d8 f32;b1 h1 n16 d8 f32;" ]
-run 0 "keys alone" 'q1 d8 causal=bottom-right' --sweep k=10:1000:10 --devices cpu --algorithms reference --repeat 1
+run 0 "keys alone" 'q1 d8 causal=bottom-right' --sweep k=10:1000:10 -d cpu --algorithms reference --repeat 1
 says "keys alone" '^b1 h1 q1 k1000 d8 f32 causal=bottom-right$'
 run 0 "every mask" 'n16 d8 causal window=3,1 keep bias lengths scale=0.3 f64' --devices cpu --algorithms reference \
     --repeat 1

@@ -57,7 +57,7 @@ run 2 "two files" "$vectors/seed.safetensors" "$vectors/seed.safetensors"
 
 # ---- verdicts ----
 printf '\0\0\200\077\0\0\200\077' | one "$work/right.safetensors" "$sdpa"
-run 0 "a right value" "$work/right.safetensors" --device cpu
+run 0 "a right value" "$work/right.safetensors" -d cpu
 last "a right value" "1 passed, 0 failed, 0 skipped"
 printf '\0\0\200\077\0\0\0\100' | one "$work/wrong.safetensors" "$sdpa"
 run 1 "a wrong value" "$work/wrong.safetensors" --device cpu --algorithm reference

@@ -47,7 +47,7 @@ if [ "$devices" != cpu ]; then
 fi
 
 # ---- all of them ----
-run 0 "all" all --device cpu --to 1024 --plot a.svg --json a.json
+run 0 "all" all -d cpu --to 1024 --plot a.svg --json a.json
 says "all" '^[0-9]+ agree, 0 off, 0 failed, 0 skipped$'
 says "layers" '^ +24( +[0-9.e+-]+){5}$'
 for each in scale cost gradient; do

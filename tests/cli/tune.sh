@@ -17,7 +17,7 @@ says "an unknown algorithm" "'fused_splitt'; did you mean fused_split"
 run 2 "no time" 'n8 d8' --limit 0
 run 2 "two problems for CLBlast" 'n8 d8' 'n9 d8' --clblast
 says "two problems for CLBlast" 'tune: --clblast with 2 problems: it takes one'
-run 2 "the cpu" 'n8 d8' --device cpu
+run 2 "the cpu" 'n8 d8' -d cpu
 says "the cpu" 'has nothing to tune'
 CLATTN_TUNING_FILE=off run 2 "no record" 'n8 d8'
 says "no record" 'there is no record to write to'
