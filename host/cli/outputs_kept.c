@@ -2,6 +2,7 @@
 #define _XOPEN_SOURCE 700 /* stat */
 
 #include "outputs_kept.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,7 +11,8 @@
 static clattn_status open_older(const char *path, clattn_safetensors **file) {
     struct stat info;
     *file = NULL;
-    return stat(path, &info) != 0 || info.st_size == 0 ? CLATTN_OK : clattn_safetensors_open(path, file);
+    const bool is_none = stat(path, &info) != 0 ? errno == ENOENT : info.st_size == 0;
+    return is_none ? CLATTN_OK : clattn_safetensors_open(path, file);
 }
 
 clattn_status cla_kept_check(const char *path, char **unreadable) {
