@@ -3,7 +3,9 @@
 #include "io_testing.h"
 #include "runtime/buffer.h"
 #include "runtime/disk_cache.h"
+#include "runtime/launch.h"
 #include "runtime/program.h"
+#include "runtime/state.h"
 #include <clattn/clattn.h>
 #include <clattn/opencl.h>
 #include <clattn/tune.h>
@@ -69,5 +71,66 @@ Test(errors_runtime, keys_of_programs_that_cannot_be) {
     FAILS(cla_kernel_create(context, &key, 1, &kernel), CLATTN_E_BUILD, "none.cl: is not in kernels/CMakeLists.txt");
     cr_expect_null(kernel);
     cla_kernel_destroy(NULL);
+    clattn_context_destroy(context);
+}
+
+/* ---- buffers on devices of other kinds, as a context is told ---- */
+
+static const float numbers[4] = {1, 2, 3, 4};
+
+/* Where memory is not shared a host array is copied there and back; where it is, it is used in place. */
+static void there_and_back(clattn_context *context, bool read) {
+    float array[4], back[4] = {0};
+    clattn_buffer *buffer, *other;
+    memcpy(array, numbers, sizeof array);
+    SUCCEEDS(cla_buffer_wrap(context, array, sizeof array, read, &buffer));
+    SUCCEEDS(cla_buffer_create_from(context, numbers, sizeof numbers, &other));
+    if (!read)
+        SUCCEEDS(cla_copy_bytes(buffer, 0, other, 0, sizeof numbers));
+    SUCCEEDS(cla_copy_bytes(buffer, 0, other, 8, 4));
+    SUCCEEDS(cla_copy_bytes(buffer, 0, other, 0, 0));
+    SUCCEEDS(cla_buffer_bring_back(buffer, array, sizeof array));
+    SUCCEEDS(cla_buffer_bring_back(buffer, array, 0));
+    SUCCEEDS(clattn_context_sync(context));
+    cr_expect(array[0] == 3 && array[1] == 2 && array[3] == 4);
+    SUCCEEDS(clattn_buffer_download(buffer, 4, back, 8));
+    cr_expect(back[0] == 2 && back[1] == 3);
+    SUCCEEDS(clattn_buffer_download(buffer, 0, back, 0));
+    clattn_buffer_destroy(buffer);
+    clattn_buffer_destroy(other);
+    SUCCEEDS(cla_buffer_create_from(context, NULL, 4, &other)); /* undefined contents */
+    clattn_buffer_destroy(other);
+}
+
+Test(errors_runtime, host_arrays_on_devices_of_each_kind) {
+    clattn_context *context;
+    SUCCEEDS(clattn_context_create("cpu", NULL, &context));
+    there_and_back(context, true);
+    there_and_back(context, false);
+    clattn_context_destroy(context);
+    if (clattn_context_create("opencl", NULL, &context) != CLATTN_OK)
+        cr_skip_test("there is no OpenCL device");
+    for (int kind = 0; kind < 6; kind++) {
+        context->info.device_class = kind < 2 ? CLATTN_DEVICE_CPU : CLATTN_DEVICE_OTHER;
+        context->info.unified_memory = kind >= 4;
+        there_and_back(context, kind & 1);
+    }
+    clattn_context_destroy(context);
+}
+
+/* ---- the environment ---- */
+
+Test(errors_runtime, what_the_environment_leaves_open) {
+    clattn_context *context;
+    cr_assert_eq(unsetenv("CLATTN_TUNING_FILE"), 0);
+    cr_assert_eq(setenv("CLATTN_CACHE_DIR", "off", 1), 0);
+    cr_assert_eq(setenv("CLATTN_LAUNCH_MS", "", 1), 0);
+    SUCCEEDS(clattn_context_create(NULL, NULL, &context));
+    cr_expect_str_eq(clattn_tuning_file(context), "", "no folder, no record");
+    cr_expect(context->launch_seconds == 0 || context->info.device_class == CLATTN_DEVICE_GPU);
+    clattn_context_destroy(context);
+    cr_assert_eq(setenv("CLATTN_CACHE_DIR", "/nonexistent", 1), 0);
+    SUCCEEDS(clattn_context_create("cpu", NULL, &context));
+    cr_expect_str_eq(clattn_tuning_file(context), "/nonexistent/tuning.txt");
     clattn_context_destroy(context);
 }
