@@ -116,6 +116,30 @@ Test(dtype, wide_integers_narrow_exactly) {
     cr_assert_arr_eq(got, want, sizeof want);
 }
 
+/* Just above a tie, by what a double does not hold. */
+Test(dtype, wide_integers_round_once) {
+    static const struct {
+        clattn_dtype dtype;
+        int64_t x;
+        double want;
+    } cases[] = {{CLATTN_F32, ((int64_t)1 << 60) + ((int64_t)1 << 36) + 1, 0x1.000002p60},
+                 {CLATTN_F32, -(((int64_t)1 << 60) + ((int64_t)1 << 36) + 1), -0x1.000002p60},
+                 {CLATTN_F32, ((int64_t)1 << 60) + ((int64_t)1 << 36), 0x1p60},
+                 {CLATTN_F32, ((int64_t)1 << 60) + 3 * ((int64_t)1 << 36) - 1, 0x1.000002p60},
+                 {CLATTN_F32, INT64_MAX, 0x1p63},
+                 {CLATTN_F32, INT64_MIN, -0x1p63},
+                 {CLATTN_F32, 16777217, 16777216},
+                 {CLATTN_BF16, ((int64_t)1 << 60) + ((int64_t)1 << 52) + 1, 0x1.02p60},
+                 {CLATTN_BF16, ((int64_t)1 << 60) + ((int64_t)1 << 52), 0x1p60},
+                 {CLATTN_F16, 2049, 2048},
+                 {CLATTN_F16, INT64_MAX, (double)INFINITY}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        float room = 0;
+        SUCCEEDS(clattn_convert(&room, cases[i].dtype, &cases[i].x, CLATTN_I64, 1));
+        cr_expect_eq(one(&room, cases[i].dtype), cases[i].want, "%lld", (long long)cases[i].x);
+    }
+}
+
 Test(dtype, anything_but_zero_is_true) {
     static const double from[] = {0, -0.0, 1, -1, 1e-300, NAN, INFINITY};
     static const uint8_t want[] = {0, 0, 1, 1, 1, 1, 1}, bytes[] = {0, 1, 2, 255};

@@ -270,6 +270,19 @@ static void convert_to_blocks(void *to, clattn_dtype to_dtype, const void *from,
     }
 }
 
+/* A double that every shorter float type rounds to what it would round x to: what does not fit makes it odd. */
+static double odd_double(int64_t x) {
+    const uint64_t size = x < 0 ? 0 - (uint64_t)x : (uint64_t)x;
+    uint64_t kept = size;
+    int shift = 0;
+    while (kept >> DBL_MANT_DIG) {
+        kept >>= 1;
+        shift++;
+    }
+    kept |= kept << shift != size;
+    return ldexp(x < 0 ? -(double)kept : (double)kept, shift);
+}
+
 clattn_status clattn_convert(void *to, clattn_dtype to_dtype, const void *from, clattn_dtype from_dtype, size_t n) {
     const size_t lengths[] = {clattn_dtype_length(from_dtype), clattn_dtype_length(to_dtype)};
     if (lengths[0] == 0 || lengths[1] == 0)
@@ -294,6 +307,9 @@ clattn_status clattn_convert(void *to, clattn_dtype to_dtype, const void *from, 
             const int64_t x = ((const int64_t *)from)[i];
             ((int32_t *)to)[i] = (int32_t)cla_max(INT32_MIN, cla_min(INT32_MAX, x));
         }
+    else if (from_dtype == CLATTN_I64 && (to_dtype == CLATTN_F32 || to_dtype == CLATTN_F16 || to_dtype == CLATTN_BF16))
+        for (size_t i = 0; i < n; i++)
+            cla_store_element(to, to_dtype, (int64_t)i, odd_double(((const int64_t *)from)[i]));
     else if (to_dtype == CLATTN_F32 && (lengths[0] > 1 || from_dtype == CLATTN_F16 || from_dtype == CLATTN_BF16))
         cla_load_floats(to, from, from_dtype, 0, (int64_t)n);
     else
