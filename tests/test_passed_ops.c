@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Failures of what operations call, on an OpenCL device that is asked for buffers alone. */
 #include "oclgrind_ops.h"
+#include "ops/gemm_sets.h"
 #include "ops/scores_backward.h"
 #include "ops/softmax.h"
 #include "passed_on.h"
@@ -159,6 +160,7 @@ Test(passed_ops, failures_of_what_they_call_are_those_of_host_arrays) {
     context->info.device_class = CLATTN_DEVICE_CPU;
     context->launch_seconds = 1e-12; /* products in pieces */
     fill_slots();
+    cla_gemm_set_for(context, CLATTN_F32); /* reads the tuner's record, without which products would go on */
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
         sweep(runs[i].name, context, runs[i].run);
     context->info.device_class = CLATTN_DEVICE_GPU; /* other groups */
