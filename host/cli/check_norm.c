@@ -7,8 +7,8 @@
 #include <string.h>
 
 /* The axis, counted from the front. */
-static bool read_axis(cla_check_case *c, int rank, int64_t *axis) {
-    if (!cla_check_attr_int(c, "axis", -1, axis))
+static bool read_axis(cla_check_case *c, int rank, int64_t unset, int64_t *axis) {
+    if (!cla_check_attr_int(c, "axis", unset, axis))
         return false;
     if (*axis < -rank || *axis >= rank)
         return cla_check_error(c, "axis is %" PRId64 ", of %d axes", *axis, rank);
@@ -53,7 +53,7 @@ static bool set_norm(cla_check_case *c, cla_check_job *job, const clattn_array *
     clattn_norm_args *a = &job->norm;
     int64_t axis;
     double epsilon;
-    if (!read_axis(c, x->rank, &axis) || !cla_check_attr_real(c, "epsilon", 1e-5, &epsilon))
+    if (!read_axis(c, x->rank, -1, &axis) || !cla_check_attr_real(c, "epsilon", 1e-5, &epsilon))
         return false;
     a->axes = x->rank - (int)axis;
     a->epsilon = epsilon != 0 ? epsilon : DBL_MIN; /* 0 would be the default */
@@ -134,6 +134,27 @@ bool cla_check_build_rms_norm(cla_check_case *c) {
     return true;
 }
 
+/* x as the softmax takes it, and over which axis: before opset 13 all axes from `axis` on are one; one number is a row
+ * of one. */
+static bool view_softmax(cla_check_case *c, int64_t opset, const clattn_array *x, clattn_tensor *view, int64_t *axis) {
+    int64_t shape[] = {1, 1};
+    *view = clattn_array_tensor(x);
+    *axis = 0;
+    if (x->rank == 0) {
+        *view = clattn_tensor_host(x->data, x->dtype, 1, shape);
+        return true;
+    }
+    if (!read_axis(c, x->rank, opset < 13 ? 1 : -1, axis))
+        return false;
+    if (opset < 13) {
+        for (int i = 0; i < x->rank; i++)
+            shape[i >= *axis] *= x->shape[i];
+        *view = clattn_tensor_host(x->data, x->dtype, 2, shape);
+        *axis = 1;
+    }
+    return true;
+}
+
 static clattn_status call_softmax(clattn_context *context, const cla_check_job *job) {
     return clattn_softmax(context, &job->softmax);
 }
@@ -142,16 +163,17 @@ bool cla_check_build_softmax(cla_check_case *c) {
     static const char *const attrs[] = {"axis", NULL}, *const inputs[] = {"input", NULL};
     int64_t opset, axis;
     clattn_dtype dtype;
-    if (!cla_check_onnx_opset(c, 13, 25, &opset) || !cla_check_known(c, attrs, inputs) ||
+    if (!cla_check_onnx_opset(c, 1, 25, &opset) || !cla_check_known(c, attrs, inputs) ||
         !cla_check_dtype_of(c, "input", &dtype))
         return false;
     cla_check_job *job = cla_check_job_of(c, dtype);
     const clattn_array *x = job ? cla_check_read_raw(c, job, "input") : NULL;
     const clattn_array *y = x ? cla_check_new_array(c, job, dtype, x->rank, x->shape) : NULL;
-    if (!y || !read_axis(c, x->rank, &axis))
+    clattn_tensor view;
+    if (!y || !view_softmax(c, opset, x, &view, &axis))
         return false;
-    job->softmax = (clattn_softmax_args){
-        .x = clattn_array_tensor(x), .y = clattn_array_tensor(y), .has_axis = true, .axis = (int)axis};
+    job->softmax = (clattn_softmax_args){.x = view, .y = view, .has_axis = true, .axis = (int)axis};
+    job->softmax.y.host = y->data;
     job->call = call_softmax;
     const cJSON *out;
     cJSON_ArrayForEach(out, cJSON_GetObjectItemCaseSensitive(c->json, "out")) {

@@ -125,6 +125,22 @@ static bool prepare(cla_check_case *c, cla_check_job *job, operands *x) {
     return load(c, job, x) && load_mask(c, job) && set_options(c, job);
 }
 
+/* One batch of keys or values is that of all queries. */
+static void broadcast(const clattn_tensor *q, clattn_tensor *t) {
+    if (t->rank == 4 && t->shape[0] == 1) {
+        t->shape[0] = q->shape[0];
+        t->stride[0] = 0;
+    }
+}
+
+static bool prepare_forward(cla_check_case *c, cla_check_job *job, operands *x) {
+    if (!prepare(c, job, x))
+        return false;
+    broadcast(&job->args.q, &job->args.k);
+    broadcast(&job->args.q, &job->args.v);
+    return true;
+}
+
 bool cla_check_prepare_sdpa(cla_check_case *c, cla_check_job *job, clattn_array **o) {
     operands x = {0};
     const bool done = prepare(c, job, &x);
@@ -173,7 +189,7 @@ bool cla_check_build_sdpa(cla_check_case *c) {
         if (!job)
             return false;
         operands *x = &operands_of[job - c->jobs];
-        if ((c->job_count > jobs && !prepare(c, job, x)) || (name.weights && !ask_weights(c, job, x)) ||
+        if ((c->job_count > jobs && !prepare_forward(c, job, x)) || (name.weights && !ask_weights(c, job, x)) ||
             !cla_check_want(c, job, out, name.weights ? CLA_CHECK_FROM_WEIGHTS : CLA_CHECK_FROM_O,
                             name.weights ? x->weights : x->o))
             return false;

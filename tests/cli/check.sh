@@ -166,6 +166,27 @@ ${q}out${q}:{${q}out${q}:[0.0,0.00001]}}\"}$tensors}"
 run 0 "an epsilon of 0" "$work/epsilon.safetensors" --device cpu
 last "an epsilon of 0" "1 passed, 0 failed, 0 skipped"
 
+# softmax NAME OPSET SHAPE BYTES WANTED: of zeros, WANTED are the upper two bytes of a number, in octal
+softmax() {
+    { head -c "$4" /dev/zero && i=0 && while [ $i -lt "$4" ]; do printf "\\0\\0\\$5" && i=$((i + 4)); done; } |
+        pack "$work/softmax.safetensors" "{\"__metadata__\":{\"c\":\"{${q}op${q}:${q}Softmax${q},${q}opset${q}:$2,\
+${q}in${q}:[${q}input${q}],${q}out${q}:{${q}output${q}:[0.0,0.000001]}}\"},\
+\"c/input\":{\"dtype\":\"F32\",\"shape\":[$3],\"data_offsets\":[0,$4]},\
+\"c/output\":{\"dtype\":\"F32\",\"shape\":[$3],\"data_offsets\":[$4,$(($4 * 2))]}}"
+    run 0 "Softmax: $1" "$work/softmax.safetensors" --device cpu
+    last "Softmax: $1" "1 passed, 0 failed, 0 skipped"
+}
+softmax "of one number" 13 "" 4 '200\077'
+softmax "over the last axis" 13 2,2,2 32 '0\077'
+softmax "over all axes from the second on" 11 2,2,2 32 '200\076'
+
+printf '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\200\077\0\0\200\077\0\0\200\077' | pack "$work/batch.safetensors" \
+    "{\"__metadata__\":{\"c\":\"$sdpa\"},\"c/Q\":{\"dtype\":\"F32\",\"shape\":[2,1,1,1],\"data_offsets\":[0,8]},\
+\"c/K\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1],\"data_offsets\":[8,12]},\"c/V\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1],\"data_offsets\":[12,16]},\
+\"c/Y\":{\"dtype\":\"F32\",\"shape\":[2,1,1,1],\"data_offsets\":[16,24]}}"
+run 0 "one batch of keys for two of queries" "$work/batch.safetensors" --device cpu
+last "one batch of keys for two of queries" "1 passed, 0 failed, 0 skipped"
+
 # ---- a dump replays ----
 if "$clattn" run "$vectors/torch.safetensors:sdpa_gqa_mask/Q" "$vectors/torch.safetensors:sdpa_gqa_mask/K" \
     "$vectors/torch.safetensors:sdpa_gqa_mask/V" --keep "$vectors/torch.safetensors:sdpa_gqa_mask/attn_mask" \
