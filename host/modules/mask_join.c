@@ -54,7 +54,7 @@ static bool interval_keeps(const joining *x, const int64_t at[4]) {
     const int64_t offset = m->align == CLATTN_ALIGN_BOTTOM_RIGHT ? length - x->shape->N
                            : m->align == CLATTN_ALIGN_OFFSET     ? m->offsets[at[0]]
                                                                  : 0;
-    return at[3] < length && (!m->causal || at[3] <= at[2] + offset);
+    return at[3] < length && (!m->causal || at[3] - at[2] <= offset);
 }
 
 static void element(const joining *x, const int64_t at[4], bool *keep, double *bias) {
@@ -117,15 +117,15 @@ done:
     return status;
 }
 
-static clattn_status check_causal(const clattn_module_masks *given, const cla_mask_shape *s) {
+static clattn_status check_align(const clattn_module_masks *given, const cla_mask_shape *s) {
     clattn_status status = CLATTN_OK;
-    if (s->extra == 0 || !given->causal)
+    if (s->extra == 0)
         goto done;
-    CLA_CHECK(given->align != CLATTN_ALIGN_UNSET || s->N == s->M, CLATTN_E_ARGUMENT,
-              "%s: %scausal with %lld queries and %lld keys needs an alignment", s->module, s->prefix, (long long)s->N,
-              (long long)s->M);
     CLA_CHECK(given->align != CLATTN_ALIGN_OFFSET || given->offsets, CLATTN_E_ARGUMENT,
               "%s: %soffsets is NULL, and the alignment is by them", s->module, s->prefix);
+    CLA_CHECK(!given->causal || given->align != CLATTN_ALIGN_UNSET || s->N == s->M, CLATTN_E_ARGUMENT,
+              "%s: %scausal with %lld queries and %lld keys needs an alignment", s->module, s->prefix, (long long)s->N,
+              (long long)s->M);
 done:
     return status;
 }
@@ -138,7 +138,7 @@ clattn_status cla_mask_join(const clattn_module_masks *given, const clattn_tenso
     const clattn_tensor *const all[] = {attn, padding};
     const clattn_dtype dtype = shape->wide ? CLATTN_F64 : CLATTN_F32;
     bool booleans = shape->extra > 0 && (given->causal || given->key_lengths), floats = false;
-    CLA_TRY(check_causal(given, shape));
+    CLA_TRY(check_align(given, shape));
     for (int i = 0; i < 2; i++) {
         if (!cla_present(all[i]))
             continue;

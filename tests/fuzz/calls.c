@@ -312,7 +312,8 @@ void call_expect(const fuzz_call *c, const clattn_tensor *t, int64_t element, do
 
 clattn_dtype call_sums(const fuzz_call *c) {
     for (int i = 0; i < c->count; i++)
-        if (c->tensors[i].t->rank > 0 && c->tensors[i].t->dtype == CLATTN_F64)
+        if (c->tensors[i].t->rank > 0 && c->tensors[i].t->dtype == CLATTN_F64 &&
+            !(c->ignores && c->ignores(c, c->tensors[i].t)))
             return CLATTN_F64;
     return CLATTN_F32;
 }
