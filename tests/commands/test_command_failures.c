@@ -359,7 +359,12 @@ Test(command_failures, bench) {
     static const char *const list_of_lines[] = {
         "bench --file problems.txt --repeat 1 --json b.json --devices cpu --algorithms reference",
         "bench 'h2 n8 d8' --backward --repeat 1 --devices cpu --sweep n=8:16 --plot p.svg",
-        "bench --linear 'm4 n8 k8 f32 bias gelu' --repeat 1 --devices cpu --json b.json", NULL};
+        "bench --linear 'm4 n8 k8 f32 bias gelu' --repeat 1 --devices cpu --json b.json",
+        "bench 'b2 h2 n8 d8 causal keep bias sinks lengths qlengths prefix alibi' --repeat 1 --devices cpu "
+        "--algorithms blas",
+        "bench 'b2 h2 n8 d8 varlen causal segments' --repeat 1 --devices cpu --algorithms blas",
+        "bench 'b2 h2 q4 k8 d8 pages=4 causal=bottom-right' --repeat 1 --devices cpu --algorithms blas",
+        NULL};
     all_of(list_of_lines);
 }
 
