@@ -10,6 +10,7 @@
 #include "errors.h"
 #include "op_arrays.h"
 #include "ops/staging.h"
+#include "runtime/kernel.h"
 #include "runtime/launch.h"
 #include <clattn/clattn.h>
 #include <clblast_c.h>
@@ -19,6 +20,8 @@
 static struct {
     long calls, at; /* number `at` fails */
     bool memory;    /* it was an array of the host */
+    bool kernels;   /* kernels are objects, of nothing */
+    bool others;    /* without memory for a kernel there are others */
 } now = {.at = -1};
 
 static bool fails(void) { return now.calls++ == now.at; }
@@ -117,7 +120,11 @@ clattn_status __wrap_cla_kernel_create(clattn_context *context, const cla_key *k
                                        cla_kernel **kernel) {
     (void)context, (void)key, (void)work_group;
     *kernel = NULL;
-    return fails() ? failed() : CLATTN_OK;
+    if (fails()) {
+        now.memory = now.others;
+        return failed();
+    }
+    return now.kernels ? __real_cla_alloc(1, sizeof **kernel, "kernel", kernel) : CLATTN_OK;
 }
 clattn_status __wrap_cla_launch(clattn_context *context, cla_kernel *kernel, int64_t groups, const cla_arg *args,
                                 int count) {
