@@ -123,16 +123,16 @@ refuses "of another program" 'no checkpoint' --resume changed.safetensors --devi
 # ---- a full disk: files of half a kilobyte at most ----
 for option in --save --plot; do
     echo old >old
-    cp old limited.out
+    cp old limited.svg
     (
         trap '' XFSZ
         ulimit -f 1
-        exec "$clattn" $small --device cpu --until 0 --steps 2 $option limited.out >/dev/null 2>err
+        exec "$clattn" $small --device cpu --until 0 --steps 2 $option limited.svg >/dev/null 2>err
     )
     status=$?
     holds "a full disk, $option: exit status 1" [ "$status" -eq 1 ]
-    says "a full disk, $option" '^error: limited.out.* cannot be written: ' err
-    holds "a full disk, $option: the older file stays" cmp old limited.out
+    says "a full disk, $option" '^error: limited.svg.* cannot be written: ' err
+    holds "a full disk, $option: the older file stays" cmp old limited.svg
     holds "a full disk, $option: nothing is left" [ -z "$(ls -A | grep -E '^\.(train|clattn)-')" ]
 done
 
