@@ -241,3 +241,55 @@ Test(problem_text, a_short_error_buffer_is_not_overrun) {
     cr_assert_eq(strlen(error), 7);
     cr_assert_eq(error[8], 'x');
 }
+
+Test(problem_text, words_at_the_ends_of_what_they_take) {
+    static const struct {
+        const char *text, *says;
+    } lines[] = {
+        {"h0 n8 d8", "h0"},
+        {"h2 h2 n8 d8", "h2"},
+        {"n8 d8 causal=", "causal="},
+        {"n8 d8 causal=x", "an alignment is"},
+        {"n8 d8 causal=5x", "an alignment is"},
+        {"n8 d8 causal=-", "an alignment is"},
+        {"n8 d8 causal=99999999999999999999", "an alignment is"},
+        {"n8 d8 causal=9999999999999999", "an alignment is"},
+        {"n8 d8 causal=-9999999999999999", "an alignment is"},
+        {"n8 d8 causal causal=top-left", "causal"},
+        {"n8 d8 align=1 causal=top-left", "causal=top-left"},
+        {"n8 d8 causal align=1 align=2", "align=2"},
+        {"n8 d8 window=x,1", "a window is"},
+        {"n8 d8 window=1x,1", "a window is"},
+        {"n8 d8 window=1,x", "a window is"},
+        {"n8 d8 window=1", "window"},
+        {"n8 d8 window=99999999999999999999,1", "a window is"},
+        {"n8 d8 window=9999999999999999,1", "a window is"},
+        {"n8 d8 window=inx,1", "a window is"},
+        {"n8 d8 window=1,1 window=2,2", "window=2,2"},
+        {"n8 d8 scale=", "scale"},
+        {"n8 d8 scale=1x", "scale"},
+        {"n8 d8 scale=inf", "scale"},
+        {"n8 d8 scale=1e-999", "scale"},
+        {"n8 d8 scale=1e999", "scale"},
+        {"n8 d8 softcap=0", "softcap"},
+        {"n8 d8 softcap=x", "softcap"},
+        {"n8 d8 varlen keep", "varlen"},
+        {"n8 d8 varlen bias", "varlen"},
+        {"n8 d8 varlen qlengths", "varlen"},
+        {"b2147483647 h2147483647 q2147483647 k1 d2147483647 v1", "64 bits"},
+        {"b2147483647 h2147483647 q2147483647 k2147483647 d1", "64 bits"},
+        {"b2147483647 h2147483647 q1 k2147483647 d2147483647 v1", "64 bits"},
+        {"b2147483647 h2147483647 q2147483647 k1 d1 v2147483647", "64 bits"},
+        {"b2147483647 h2147483647 q1 k2147483647 d1 v2147483647", "64 bits"},
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        cla_problem_text t;
+        char error[512] = "", few[8] = "";
+        cr_expect_not(cla_problem_text_parse(lines[i].text, &t, error, sizeof error), "%s", lines[i].text);
+        cr_expect(strstr(error, lines[i].says), "%s: %s", lines[i].text, error);
+        cr_expect_not(cla_problem_text_parse(lines[i].text, &t, few, sizeof few), "%s", lines[i].text);
+        cr_expect_eq(strncmp(few, error, sizeof few - 1), 0, "%s: %s", lines[i].text, few);
+    }
+    const cla_problem_text t = parsed("q4 k8 d8 causal=-2 scale=1e-300 window=0,inf");
+    cr_expect_eq(t.offset, -2);
+}

@@ -4,7 +4,9 @@
 
 #include "args.h"
 #include "base/error.h"
+#include "devices_build.h"
 #include "study_model.h"
+#include "tensors.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -133,7 +135,6 @@ FAILS(clattn_safetensors_write,
        size_t metadata_count),
       (path, arrays, count, metadata, metadata_count))
 FAILS(clattn_array_load, (const char *spec, clattn_array *array), (spec, array))
-FAILS(clattn_device_peak, (clattn_context * context, clattn_peak *peak), (context, peak))
 SKIPS(clattn_multihead_create,
       (clattn_context * context, const clattn_multihead_weights *weights, const clattn_multihead_options *options,
        clattn_multihead **multihead),
@@ -222,6 +223,27 @@ WRAP(clattn_array *, cla_study_new, (cla_study * study, clattn_dtype dtype, int 
     tell();
     return NULL;
 }
+
+/* ---- of the command line itself: what gives an exit status ---- */
+
+#define TELLS(name, parameters, arguments)                                                                             \
+    WRAP(int, name, parameters) {                                                                                      \
+        if (THIS_FAILS(name)) {                                                                                        \
+            tell();                                                                                                    \
+            return CLA_EXIT_FAILED;                                                                                    \
+        }                                                                                                              \
+        return __real_##name arguments;                                                                                \
+    }
+
+TELLS(cla_input_load, (cla_input * input, const char *name, const char *spec), (input, name, spec))
+TELLS(cla_input_view, (cla_input * input, cla_layout layout, int64_t heads), (input, layout, heads))
+TELLS(cla_input_retype, (cla_input * input, clattn_dtype dtype), (input, dtype))
+TELLS(cla_numbers_load, (const char *option, const char *text, int64_t batch, int64_t **numbers),
+      (option, text, batch, numbers))
+TELLS(cla_numbers_load_all, (const char *option, const char *text, int64_t **numbers, int64_t *count),
+      (option, text, numbers, count))
+TELLS(cla_reals_load, (const char *option, const char *text, int64_t heads, float **numbers),
+      (option, text, heads, numbers))
 
 /* ---- memory, JSON, signals ---- */
 
@@ -409,4 +431,53 @@ WRAP(clattn_status, clattn_verify,
     if (library.pretends)
         result->ok = strcmp(running, "wrong") != 0;
     return status;
+}
+
+/* ---- devices of every kind ---- */
+
+/* `cpu` as devices that differ in what they have. */
+WRAP(clattn_status, clattn_devices, (clattn_device_info * devices, size_t capacity, size_t *count)) {
+    enum { COUNT = 4 };
+    if (THIS_FAILS(clattn_devices))
+        return status_of_failure();
+    if (!library.pretends || !FROM_COMMAND)
+        return __real_clattn_devices(devices, capacity, count);
+    clattn_context *context = NULL;
+    clattn_device_info info = {0};
+    *count = COUNT;
+    if (__real_clattn_context_create("cpu", NULL, &context) != CLATTN_OK)
+        return status_of_failure();
+    __real_clattn_context_info(context, &info);
+    clattn_context_destroy(context);
+    info.is_opencl = true;
+    for (size_t i = 0; i < COUNT && i < capacity; i++) {
+        devices[i] = info;
+        devices[i].usable = i != 1;
+        devices[i].has_f64 = i != 2;
+        devices[i].has_f16 = i == 2;
+        devices[i].dedicated_local_memory = i == 2;
+        devices[i].device_class = i == 2 ? CLATTN_DEVICE_GPU : i == 3 ? (clattn_device_class)7 : info.device_class;
+        devices[i].local_bytes = i == 2 ? 1536 : info.local_bytes;
+        devices[i].global_bytes = i == 2 ? UINT64_MAX : info.global_bytes;
+    }
+    return CLATTN_OK;
+}
+WRAP(clattn_status, clattn_device_peak, (clattn_context * context, clattn_peak *peak)) {
+    if (THIS_FAILS(clattn_device_peak))
+        return status_of_failure();
+    if (!library.pretends)
+        return __real_clattn_device_peak(context, peak);
+    *peak =
+        (clattn_peak){.gflops = 100, .gbytes = 10, .memory_bytes = 1 << 30, .cached_gbytes = 20, .cached_bytes = 1000};
+    return CLATTN_OK;
+}
+/* Building takes long, and computes. */
+WRAP(bool, cla_devices_build, (const clattn_device_info *device, cla_build_report *report)) {
+    if (!library.pretends)
+        return __real_cla_devices_build(device, report);
+    const bool fails = THIS_FAILS(cla_devices_build);
+    *report = (cla_build_report){.problems = 9, .compiled = 3, .refused = device->has_f64 ? 0 : 2};
+    snprintf(report->error, sizeof report->error, "%s", fails ? MADE_TO_FAIL : "");
+    snprintf(report->folder, sizeof report->folder, "%s", device->has_f16 ? "/folder" : "");
+    return !fails;
 }

@@ -136,3 +136,56 @@ Test(command_calls, tune) {
     each_call_fails("tune 'h1 n8 d8' --out r.txt --limit 20", 1, "takes");
     command_folder(NULL);
 }
+
+#define RUN "run q.npy k.npy k.npy -o o.npy "
+Test(command_calls, run) {
+    begin();
+    command_write_npy("two.npy", "<f4", "(2,)", 2, 0.5);
+    command_write_npy("keep.npy", "|u1", "(3, 5)", 15, 1);
+    command_write_npy("bias.npy", "<f4", "(3, 5)", 15, 0.25);
+    command_write_npy("drop.npy", "|u1", "(1, 2, 3, 5)", 30, 1);
+    command_write_npy("q1.npy", "<f4", "(1, 3, 8)", 24, 1);
+    command_write_npy("rows.npy", "<f4", "(3, 8)", 24, 1);
+    each_call_fails(RUN "--keep keep.npy --bias bias.npy --key-lengths 4 --query-lengths 2 --sinks two.npy --softcap 2 "
+                        "--verify --dump d.safetensors",
+                    2, "by  ");
+    each_call_fails(RUN "--causal --offsets 1 --prefix-lengths 2 --alibi-slopes 1,2 --lse l.npy --weights w.npy "
+                        "--kv-type f16,f64 --heatmap m.svg",
+                    2, "by  ");
+    each_call_fails("run q1.npy q1.npy q1.npy -o o.npy --layout bse --heads 2 --explain", 2, "by  ");
+    each_call_fails("run rows.npy rows.npy rows.npy -o o.npy --layout sd --cu-queries 0,1,3 --cu-keys 0,2,3", 2,
+                    "by  ");
+    command_folder(NULL);
+}
+
+Test(command_calls, devices) {
+    begin();
+    library.pretends = true;
+    each_call_fails("devices --peak --build", 3, "not usable");
+    each_call_fails("devices --peak --build --json", 3, "\"peak\"");
+    each_call_fails("devices --device cpu --json", 1, "cpu");
+    command_folder(NULL);
+}
+
+Test(command_calls, data_of_problems) {
+    static const char *const problems[] = {
+        "b2 h2 q4 k8 d8 causal=1 keep bias sinks lengths qlengths prefix alibi segments", "b2 h2 n8 d8 varlen causal",
+        "b2 h2 q4 k8 d8 pages=4 causal=bottom-right lengths"};
+    begin();
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+        char line[200];
+        snprintf(line, sizeof line, "bench '%s' --repeat 1 --devices cpu --algorithms blas", problems[i]);
+        each_call_fails(line, 20, "blas");
+    }
+    command_folder(NULL);
+}
+
+#define CHECK "check " TESTS_DIR "/vectors/torch.safetensors --device cpu --filter "
+Test(command_calls, checks) {
+    begin();
+    each_place_is_interrupted(CHECK "'sdpa_causal*'");
+    each_call_fails(CHECK "'mha_bias_kv_kdim*'", 1, "passed");
+    each_call_fails(CHECK "grad_gqa", 1, "passed");
+    each_call_fails(CHECK "dec_all_masks", 1, "passed");
+    command_folder(NULL);
+}
