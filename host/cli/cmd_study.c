@@ -175,7 +175,10 @@ static int report(job *j, int i, cla_study *s) {
     if (j->all || !s->skipped[0])
         cla_study_print(s);
     cJSON *object = j->list && !s->out_of_memory ? cla_study_json(s) : NULL;
-    if (s->out_of_memory || (j->list && (!object || !cJSON_AddItemToArray(j->list, object))))
+    const bool listed = !j->list || (object && cJSON_AddItemToArray(j->list, object));
+    if (!listed)
+        cJSON_Delete(object);
+    if (s->out_of_memory || !listed)
         return cla_fail(CLA_EXIT_FAILED, "study %s: out of memory", s->name);
     if (s->skipped[0])
         j->skipped++;
