@@ -5,9 +5,9 @@
 #   tools/compile_offline.sh [--first | --quick | --others] [--docs] [BUILD-FOLDER]
 #     --first   the first choices of fused_tiles in f32
 #     --quick   of these the lightest and the heaviest kind, on sm_75, gfx90a and dg2
-#     --others  all kernels but those of fused_tiles, which take most of the time
+#     --others  all kernels but those of fused_tiles' forward pass, which take most of the time
 #     --targets "A B"   these alone
-#     --docs    writes the tables into docs/devices.md, between its marks; with --others the last one
+#     --docs    writes the tables into docs/devices.md, between its marks; with --others the last two
 # A compiler that is missing is taken from apt into build-offline/, unpacked, not installed; where there is none its
 # rows are skipped, with the reason. Exit status 1: a program that does not compile, or a first choice that spills
 # registers, keeps arrays in memory or takes more local memory than the device has. Results: build-offline/results.tsv.
@@ -205,9 +205,9 @@ awk -f tools/offline_table.awk -v results="$work/results.tsv" -v tables="$work/t
     status=0 || status=$?
 for reason in ${skipped[@]+"${skipped[@]}"}; do echo "compile_offline: skipped $reason"; done
 echo "compile_offline: $programs programs, ${#skipped[@]} targets skipped"
-if [ $docs = 1 ]; then # with --others its own table alone
+if [ $docs = 1 ]; then # with --others its own tables alone
     begin='<!-- offline tables begin'
-    [ $others = 0 ] || begin='### The other kernels'
+    [ $others = 0 ] || begin='### Gradients by fused_tiles'
     awk -v tables="$work/tables.md" -v begin="$begin" -v others=$others 'index($0, "<!-- offline tables end") == 1 { skip = 0 }
         !skip && !(others && index($0, begin) == 1)
         index($0, begin) == 1 {
