@@ -5,6 +5,7 @@
 #include "attention/self_check.h"
 #include "attention/tiles_key.h"
 #include "base/mem.h"
+#include "base/mix.h"
 #include "runtime/self_tests.h"
 #include "tensor/dtype.h"
 
@@ -31,13 +32,8 @@ typedef struct {
 
 /* ---- numbers ---- */
 
-/* splitmix64 (Steele, Lea & Flood 2014), from 0 to 1 */
-static double uniform(small *s) {
-    uint64_t z = s->seed += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
-}
+/* From 0 to 1. */
+static double uniform(small *s) { return (double)(cla_mix_next(&s->seed) >> 11) * 0x1p-53; }
 
 /* A tensor in a buffer of its own, of numbers between -2 and 2, a mask of one zero in three; rows are `pad` elements
  * longer. Outputs begin with them too: what a kernel leaves out is wrong. */

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/mix.h"
 #include "tensor/dtype.h"
 #include "tensor/view.h"
 #include <float.h>
@@ -265,13 +266,6 @@ done:
     return status;
 }
 
-/* splitmix64 (Steele, Lea & Flood 2014) */
-static uint64_t mix(uint64_t z) {
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
 /* A row of each of as many equal parts. */
 static clattn_status some_rows(session *s, int64_t rows) {
     clattn_status status = CLATTN_OK;
@@ -283,7 +277,7 @@ static clattn_status some_rows(session *s, int64_t rows) {
         const int64_t end = r + 1 == rows ? total : (int64_t)((double)(r + 1) / (double)rows * (double)total);
         if (begin >= end)
             continue;
-        const uint64_t z = mix((uint64_t)(r + 1) * UINT64_C(0x9e3779b97f4a7c15));
+        const uint64_t z = cla_mix((uint64_t)(r + 1) * CLA_MIX_STEP);
         const int64_t at = r + 1 == rows ? total - 1 : begin + (int64_t)(z % (uint64_t)(end - begin));
         const int64_t b = at / (p->H * p->N), h = at / p->N % p->H;
         int64_t i = at % p->N;

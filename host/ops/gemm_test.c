@@ -3,6 +3,7 @@
  * integers, so that each sum is exact in any order, and C x, for a vector x, is A (B x) to the bit. */
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/mix.h"
 #include "ops/gemm.h"
 #include "ops/gemm_sets.h"
 #include "runtime/buffer.h"
@@ -27,12 +28,9 @@ typedef struct {
     uint64_t seed;
 } session;
 
-/* splitmix64 (Steele, Lea & Flood 2014): an integer from -most to most - 1. */
+/* An integer from -most to most - 1. */
 static double next(session *s, int most) {
-    uint64_t z = s->seed += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return (double)((int64_t)((z ^ (z >> 31)) % (uint64_t)(2 * most)) - most);
+    return (double)((int64_t)(cla_mix_next(&s->seed) % (uint64_t)(2 * most)) - most);
 }
 
 static clattn_status open(session *s) {
