@@ -96,7 +96,7 @@ typedef struct {
     __global real *lse, *state; /* NULL: not asked for */
     long o_i, lse_i, st_i;
     int o_type, has_sink;
-    real sink;
+    real sink; /* -inf: none; LSE of a row that sees no key */
 } outputs;
 
 /* factor[i] = what sums of P V of row i of a panel are multiplied by. Stores LSE and state. */
@@ -112,7 +112,7 @@ INLINE void finish_rows(real *factor, const real *m, const real *l, int i0, int 
         AT(b, factor) = select(shrink / sum, (vec)(R(0.0)), AT(b, l) == (vec)(R(0.0)));
         if (out->lse && b * LANES < rows) {
             real lse[LANES] __attribute__((aligned(64)));
-            AT(0, lse) = top + log(sum);
+            AT(0, lse) = select(top + log(sum), (vec)(out->sink), AT(b, l) == (vec)(R(0.0)));
             for (int a = 0; a < min(LANES, rows - b * LANES); a++)
                 out->lse[(i0 + b * LANES + a) * out->lse_i] = lse[a];
         }
@@ -334,8 +334,8 @@ void attention_lanes(__global const void *Q, __global const void *K, __global co
     w.added = packed + a.added_0 + b * a.added_b;
 #endif
     outputs out = {.o_i = a.o_i, .lse_i = a.lse_i, .st_i = a.st_i, .o_type = a.o_type};
-    out.sink = a.mask.has_sinks ? sinks[a.mask.sinks_0 + h] : R(0.0);
-    out.has_sink = a.mask.has_sinks && out.sink != -INFINITY;
+    out.sink = a.mask.has_sinks ? sinks[a.mask.sinks_0 + h] : -INFINITY;
+    out.has_sink = out.sink != -INFINITY;
     out.o = (__global void *)cla_at(O, a.o_0 + b * a.o_b + h * a.o_h + q_row * a.o_i + column, a.o_type);
     out.lse = a.has_lse && chunk == 0 ? LSE + a.lse_0 + b * a.lse_b + h * a.lse_h + q_row * a.lse_i : 0;
     out.state = a.has_state && chunk == 0 ? STATE + a.st_0 + b * a.st_b + h * a.st_h + q_row * a.st_i : 0;

@@ -351,7 +351,7 @@ INLINE void store_row(const real *o, real m, real l, const outputs *out) {
     for (; e < out->cols; e++)
         cla_store(out->o, e, out->o_type, o[e + shift] * x);
     if (out->lse)
-        *out->lse = top + log(sum);
+        *out->lse = l == R(0.0) ? out->sink : top + log(sum); /* the sink as it is, infinite too */
     if (out->state)
         cla_store_state(out->state, top, sum, l == R(0.0));
 }

@@ -122,8 +122,8 @@ static inline int finish_rows(real m[NR], real l[NR], real scale[NR], real sink)
         real shrink = R(1.0);
         if (sink != -INFINITY) {
             shrink = m[r] == -INFINITY ? R(0.0) : exp(m[r] - top);
-            l[r] = l[r] * shrink + exp(sink - top);
-            m[r] = top;
+            l[r] = seen == R(0.0) ? R(1.0) : l[r] * shrink + exp(sink - top); /* LSE of no key: the sink, infinite too */
+            m[r] = seen == R(0.0) ? sink : top;
         }
         scale[r] = seen == R(0.0) ? R(0.0) : shrink / l[r];
         none |= (seen == R(0.0)) << r;

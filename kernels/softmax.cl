@@ -57,9 +57,9 @@ void softmax_rows(__global real *scratch, __global real *weights, __global real 
         l += EXP(sink - m) * (real)a.power;
     if (lid == 0) {
         scratch[a.sum_0 + row] = none ? R(0.0) : l;
-        if (a.has_lse) /* no key seen: -inf, as m and the logarithm are */
+        if (a.has_lse) /* no key seen: the sink as it is, infinite too */
             lse[a.lse_0 + (a.b0 + b) * a.lse_b + (a.h0 + h) * a.lse_h + (a.i0 + i) * a.lse_i] =
-                m + log(l / (real)a.power);
+                none ? sink : m + log(l / (real)a.power);
         if (a.has_state)
             cla_store_state(state + a.st_0 + (a.b0 + b) * a.st_b + (a.h0 + h) * a.st_h + (a.i0 + i) * a.st_i, m,
                             l / (real)a.power, none);

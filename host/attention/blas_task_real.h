@@ -409,8 +409,9 @@ static REAL add_sink(const cla_problem *p, const cla_blas_layout *a, int64_t h, 
     const REAL sink = p->sinks.rank ? ((const REAL *)cla_tensor_data(&p->sinks))[h] : excluded_score;
     if (sink == excluded_score)
         return 1;
-    const REAL top = sink > *m ? sink : *m, shrink = *m == top ? 1 : exp_shifted(*m - top, 0);
-    *l = *l * shrink + exp_shifted(sink - top, (uint32_t)a->shift);
+    const bool seen = *l != 0; /* else LSE is the sink as it is, infinite or NaN too */
+    const REAL top = sink > *m || !seen ? sink : *m, shrink = *m == top || !seen ? 1 : exp_shifted(*m - top, 0);
+    *l = *l * shrink + exp_shifted(seen ? sink - top : 0, (uint32_t)a->shift);
     *m = top;
     return shrink;
 }

@@ -78,19 +78,19 @@ static SUM masked_score(const cla_ref_attention *a, const cla_ref_batch *batch, 
 /* What a row of weights is divided by, and its logarithm. */
 typedef struct {
     SUM m, l;
-    bool any, seen; /* a key or a sink; a key */
+    SUM sink;  /* -inf: none */
+    bool seen; /* a key */
 } row_sum;
 
 /* s[j] = exp(score - m), -1 where excluded, for the keys of the batch; entropy may be NULL. */
 static row_sum weigh(const cla_ref_attention *a, const cla_ref_batch *batch, int64_t b, int64_t h, int64_t i, SUM *s,
                      SUM *entropy) {
     const SUM sink = a->sinks.rank ? load(&a->sinks, 0, 0, 0, h) : (SUM)-INFINITY;
-    row_sum r = {.m = sink, .any = sink != (SUM)-INFINITY};
+    row_sum r = {.m = sink, .sink = sink};
     if (!(sink > (SUM)-INFINITY)) /* NaN too */
         r.m = (SUM)-INFINITY;
     for (int64_t j = 0; j < batch->keys; j++) {
         s[j] = masked_score(a, batch, b, h, i, j);
-        r.any = r.any || s[j] != (SUM)-INFINITY;
         if (s[j] > r.m)
             r.m = s[j];
     }
@@ -133,8 +133,8 @@ static void one_query(const cla_ref_attention *a, const cla_ref_batch *batch, in
         }
     for (int64_t d = 0; d < a->Dv; d++)
         store(&a->o, b, h, batch->q_row + i, d, o[d]);
-    if (a->lse.rank) /* -inf where no key is seen and there is no sink */
-        store(&a->lse, 0, b, h, batch->q_row + i, r.any ? r.m + LOG(r.l) : (SUM)-INFINITY);
+    if (a->lse.rank) /* where no key is seen, the sink as it is, infinite or NaN too */
+        store(&a->lse, 0, b, h, batch->q_row + i, r.seen ? r.m + LOG(r.l) : r.sink);
     for (int64_t d = 0; d < 2 && a->state.rank; d++)
         store(&a->state, b, h, batch->q_row + i, d, !r.seen ? 0 : d == 0 ? r.m : 1 / r.l);
     if (a->entropy.rank)

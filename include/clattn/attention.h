@@ -128,8 +128,8 @@ typedef struct clattn_attention_args {
  * Dtypes   q, k, v, o, bias: f32, f16, bf16, each its own, with sums in f32; or f64 among them, with sums in f64 where
  *          the device has it. k and v also q8_0 and q4_0. lse, state, weights, column_sums and entropy: the type of the
  *          sums.
- * Special  a query that sees no key: O = 0, P = 0, LSE = -inf. NaN under a mask stays hidden. A sink is in the sum that
- *          P is divided by, and is no key of its own.
+ * Special  a query that sees no key: O = 0, P = 0, LSE = -inf, or the sink. NaN under a mask stays hidden. A sink is in
+ *          the sum that P is divided by, and is no key of its own.
  * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT, CLATTN_E_UNSUPPORTED, CLATTN_E_LIMIT, CLATTN_E_VERIFY
  *          (self_check, or self_test of the context), and the device's. An output of a failed call is not to be read.
  * Source   Vaswani et al. 2017 section 3.2.1; Milakov & Gimelshein 2018 for the online form. */
