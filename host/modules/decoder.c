@@ -87,7 +87,7 @@ static clattn_status take_memory(const cla_stack *s, const clattn_decoder_args *
     clattn_status status = CLATTN_OK;
     char text[200];
     const int64_t columns = s->layers[0].cross.kdim;
-    CLA_TRY(cla_take_rows(&args->memory, module, "memory", s->options.batch_second, rows));
+    CLA_TRY(cla_take_rows(s->scratch.context, &args->memory, module, "memory", s->options.batch_second, rows));
     CLA_CHECK(args->memory.rank == args->x.rank, CLATTN_E_SHAPE, "%s: memory %s: rank %d, and x has rank %d", module,
               cla_shape_text(&args->memory, text, sizeof text), args->memory.rank, args->x.rank);
     CLA_CHECK(rows->shape[0] == B && rows->shape[2] == columns, CLATTN_E_SHAPE,
@@ -190,6 +190,7 @@ clattn_status clattn_decoder_backward(clattn_decoder *decoder, const clattn_deco
     if (cla_present(&args->d_memory)) {
         CLA_CHECK(cla_same_shape(&args->d_memory, &forward.memory), CLATTN_E_SHAPE,
                   "decoder_backward: d_memory should have the shape of memory");
+        CLA_TRY(cla_check_storage(s->scratch.context, &args->d_memory, "decoder_backward", "d_memory"));
         back.d_memory = cla_rows_of(&args->d_memory, s->options.batch_second);
     }
     const clattn_tensor *const tensors[] = {&forward.x, &forward.y, &forward.memory, &args->d_x, &args->d_memory};

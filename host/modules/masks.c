@@ -22,10 +22,9 @@ static clattn_status check_mask(const clattn_context *context, const clattn_tens
                                 const char *mask) {
     clattn_status status = CLATTN_OK;
     char name[100];
-    snprintf(name, sizeof name, "%s: %s%s", s->module, s->prefix, mask);
-    CLA_TRY(cla_view_check(t, name));
+    snprintf(name, sizeof name, "%s%s", s->prefix, mask);
+    CLA_TRY(cla_check_storage(context, t, s->module, name));
     CLA_TRY(check_type(t, s, mask));
-    CLA_TRY(cla_view_storage(context, t, name));
 done:
     return status;
 }

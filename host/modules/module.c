@@ -2,6 +2,7 @@
 #include "modules/module.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 clattn_tensor cla_lead(clattn_tensor t) {
@@ -23,14 +24,26 @@ clattn_tensor cla_rows_of(const clattn_tensor *given, bool batch_second) {
     return given->rank == 2 ? cla_lead(*given) : batch_second ? clattn_tensor_permute(*given, swap) : *given;
 }
 
-clattn_status cla_take_rows(const clattn_tensor *given, const char *module, const char *name, bool batch_second,
-                            clattn_tensor *rows) {
+clattn_status cla_check_storage(const clattn_context *context, const clattn_tensor *t, const char *module,
+                                const char *name) {
+    clattn_status status = CLATTN_OK;
+    char full[100];
+    snprintf(full, sizeof full, "%s: %s", module, name);
+    CLA_TRY(cla_view_check(t, full));
+    CLA_TRY(cla_view_storage(context, t, full));
+done:
+    return status;
+}
+
+clattn_status cla_take_rows(const clattn_context *context, const clattn_tensor *given, const char *module,
+                            const char *name, bool batch_second, clattn_tensor *rows) {
     clattn_status status = CLATTN_OK;
     char text[200];
     CLA_CHECK(cla_present(given), CLATTN_E_ARGUMENT, "%s: %s is missing", module, name);
     CLA_CHECK(given->rank == 2 || given->rank == 3, CLATTN_E_SHAPE, "%s: %s %s: rank %d; it is %s, or unbatched [N, E]",
               module, name, cla_shape_text(given, text, sizeof text), given->rank,
               batch_second ? "[N, B, E]" : "[B, N, E]");
+    CLA_TRY(cla_check_storage(context, given, module, name));
     *rows = cla_rows_of(given, batch_second);
 done:
     return status;

@@ -68,10 +68,11 @@ static clattn_status take_inputs(const clattn_multihead *m, const clattn_multihe
     char text[200];
     const clattn_tensor *key = cla_present(&args->key) ? &args->key : &args->query;
     const clattn_tensor *value = cla_present(&args->value) ? &args->value : key;
-    CLA_TRY(cla_take_rows(&args->query, module, "query", m->batch_second, &c->query));
-    CLA_TRY(cla_take_rows(key, module, "key", m->batch_second, &c->key));
-    CLA_TRY(cla_take_rows(value, module, "value", m->batch_second, &c->value));
-    CLA_TRY(cla_take_rows(&args->y, module, "y", m->batch_second, &c->y));
+    const clattn_context *context = m->scratch.context;
+    CLA_TRY(cla_take_rows(context, &args->query, module, "query", m->batch_second, &c->query));
+    CLA_TRY(cla_take_rows(context, key, module, "key", m->batch_second, &c->key));
+    CLA_TRY(cla_take_rows(context, value, module, "value", m->batch_second, &c->value));
+    CLA_TRY(cla_take_rows(context, &args->y, module, "y", m->batch_second, &c->y));
     CLA_CHECK(key->rank == args->query.rank && value->rank == args->query.rank && args->y.rank == args->query.rank,
               CLATTN_E_SHAPE, "%s: query, key, value and y have ranks %d, %d, %d and %d; all alike", module,
               args->query.rank, key->rank, value->rank, args->y.rank);
@@ -160,6 +161,7 @@ static clattn_status take_gradient(const clattn_multihead *m, const clattn_tenso
     CLA_CHECK(cla_present(as), CLATTN_E_ARGUMENT, "%s: %s is wanted, and there is no %s", module, name, as_name);
     CLA_CHECK(cla_same_shape(given, as), CLATTN_E_SHAPE, "%s: %s %s: should have the shape of %s %s", module, name,
               cla_shape_text(given, text, sizeof text), as_name, cla_shape_text(as, other, sizeof other));
+    CLA_TRY(cla_check_storage(m->scratch.context, given, module, name));
     *rows = cla_rows_of(given, m->batch_second);
 done:
     return status;
@@ -180,15 +182,15 @@ clattn_status clattn_multihead_backward(clattn_multihead *multihead, const clatt
     CLA_TRY(take_inputs(multihead, &forward, &c));
     if (cla_is_wide(&args->d_query) || cla_is_wide(&args->d_key) || cla_is_wide(&args->d_value))
         c.dtype = CLATTN_F64;
-    CLA_TRY(take_masks(multihead, &forward, &c));
     cla_attend_back back = {.accumulate = args->accumulate,
                             .d_y = c.y,
                             .key_is_query = !cla_present(&forward.key),
                             .value_is_key = !cla_present(&forward.value)};
-    c.y = (clattn_tensor){0};
     CLA_TRY(take_gradient(multihead, &args->d_query, "d_query", &forward.query, "query", &back.d_query));
     CLA_TRY(take_gradient(multihead, &args->d_key, "d_key", &forward.key, "key", &back.d_key));
     CLA_TRY(take_gradient(multihead, &args->d_value, "d_value", &forward.value, "value", &back.d_value));
+    CLA_TRY(take_masks(multihead, &forward, &c));
+    c.y = (clattn_tensor){0};
     if (args->gradients)
         status = cla_heads_take_gradients(args->gradients, &multihead->heads, &gradients);
     if (status != CLATTN_OK) {

@@ -59,7 +59,7 @@ clattn_status cla_stack_like(const cla_stack *s, const clattn_tensor *given, con
                              clattn_tensor *rows) {
     clattn_status status = CLATTN_OK;
     char text[200], other[200];
-    CLA_TRY(cla_take_rows(given, s->module, name, s->options.batch_second, rows));
+    CLA_TRY(cla_take_rows(s->scratch.context, given, s->module, name, s->options.batch_second, rows));
     CLA_CHECK(cla_same_shape(given, x), CLATTN_E_SHAPE, "%s: %s %s: should have the shape of x %s", s->module, name,
               cla_shape_text(given, text, sizeof text), cla_shape_text(x, other, sizeof other));
 done:
@@ -70,7 +70,7 @@ clattn_status cla_stack_rows(const cla_stack *s, const clattn_tensor *x, const c
     clattn_status status = CLATTN_OK;
     char text[200];
     clattn_tensor ignored;
-    CLA_TRY(cla_take_rows(x, s->module, "x", s->options.batch_second, rows));
+    CLA_TRY(cla_take_rows(s->scratch.context, x, s->module, "x", s->options.batch_second, rows));
     CLA_CHECK(rows->shape[2] == s->E, CLATTN_E_SHAPE, "%s: x %s: its last axis should be %lld", s->module,
               cla_shape_text(x, text, sizeof text), (long long)s->E);
     CLA_TRY(cla_stack_like(s, y, "y", x, &ignored));
