@@ -12,8 +12,8 @@ clattn_tensor cla_lead(clattn_tensor t);
 bool cla_same_view(const clattn_tensor *a, const clattn_tensor *b);
 /* [B, N, E] of a tensor [N, E], [B, N, E] or, with batch_second, [N, B, E]. */
 clattn_tensor cla_rows_of(const clattn_tensor *given, bool batch_second);
-/* Whether a view is possible and its storage there and long enough, before work that its sizes alone make long. `module`
- * and `name` are for the message. */
+/* Whether a view is possible and its storage there and long enough, before work that its sizes alone make long.
+ * `module` and `name` are for the message. */
 clattn_status cla_check_storage(const clattn_context *context, const clattn_tensor *t, const char *module,
                                 const char *name);
 /* [B, N, E], as above, of one that may be none of these, its storage checked. */
