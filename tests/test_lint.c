@@ -109,12 +109,12 @@ Test(lint, a_keep_mask_that_hides_everything) {
     make(&f);
     f.args.keep = clattn_tensor_host(f.mask, CLATTN_BOOL, 4, whole);
     heard h = lint(&f.args);
-    one(&h, CLATTN_LINT_HIDES_ALL, "keep", "all 64 are 0", "may be seen: give it as drop");
+    one(&h, CLATTN_LINT_HIDES_ALL, "keep", "all 64 are 0", "may be seen: give it as `drop`");
     memset(f.mask, 1, sizeof f.mask);
     f.args.keep = (clattn_tensor){0};
     f.args.drop = clattn_tensor_host(f.mask, CLATTN_U8, 2, (const int64_t[]){1, M});
     h = lint(&f.args);
-    one(&h, CLATTN_LINT_HIDES_ALL, "drop", "all 4 are nonzero", "may NOT be seen: give it as keep");
+    one(&h, CLATTN_LINT_HIDES_ALL, "drop", "all 4 are nonzero", "may NOT be seen: give it as `keep`");
 }
 
 Test(lint, a_triangle_the_other_way_round) {
@@ -127,7 +127,7 @@ Test(lint, a_triangle_the_other_way_round) {
     cr_assert_eq(h.count, 2); /* the last row sees nothing, too */
     cr_expect_eq(h.list[0].kind, CLATTN_LINT_INVERTED);
     cr_expect(strstr(h.list[0].text, "the opposite of causal") &&
-                  strstr(h.list[0].text, "give it as drop, or say causal"),
+                  strstr(h.list[0].text, "give it as `drop`, or say `causal`"),
               "%s", h.list[0].text);
     cr_expect_eq(h.list[1].kind, CLATTN_LINT_ROWS_MASKED);
     f.args.drop = f.args.keep;
@@ -137,7 +137,7 @@ Test(lint, a_triangle_the_other_way_round) {
         f.mask[i] = i % M <= i / M;
     h = lint(&f.args);
     cr_assert_geq(h.count, 1);
-    cr_expect(h.list[0].kind == CLATTN_LINT_INVERTED && strstr(h.list[0].text, "give it as keep"), "%s",
+    cr_expect(h.list[0].kind == CLATTN_LINT_INVERTED && strstr(h.list[0].text, "give it as `keep`"), "%s",
               h.list[0].text);
 }
 
@@ -229,7 +229,7 @@ Test(lint, every_row_sees_nothing) {
         f.bias[i] = -INFINITY;
     f.args.bias = clattn_tensor_host(f.bias, CLATTN_F32, 2, square);
     heard h = lint(&f.args);
-    one(&h, CLATTN_LINT_ROWS_MASKED, "rows", "rows: all, 16 of 16 see no key", "keep shows where it is nonzero");
+    one(&h, CLATTN_LINT_ROWS_MASKED, "rows", "rows: all, 16 of 16 see no key", "`keep` shows where it is nonzero");
     static const int32_t q_segments[B * N] = {1, 1, 1, 1, 1, 1, 1, 1}, k_segments[B * M] = {0};
     f.args.bias = (clattn_tensor){0};
     f.args.query_segments = q_segments;

@@ -118,15 +118,14 @@ static void check_yes_no(linter *l, int which) {
     if (c.nonzero == (keep ? 0 : c.count)) {
         l->hides_all = true;
         warn(l, CLATTN_LINT_HIDES_ALL, names[which],
-             "%s: all %lld are %s, so that no query sees a key; nonzero means that a key may%s be seen: give it as %s, "
-             "or "
-             "inverted",
+             "%s: all %lld are %s, so that no query sees a key; nonzero means that a key may%s be seen: give it as "
+             "`%s`, "
+             "or inverted",
              names[which], count, keep ? "0" : "nonzero", keep ? "" : " NOT", keep ? "drop" : "keep");
     } else if (inverted) {
         warn(l, CLATTN_LINT_INVERTED, names[which],
              "%s: hides keys up to each query and shows those after it, the opposite of causal; nonzero means that a "
-             "key "
-             "may%s be seen: give it as %s, or say causal",
+             "key may%s be seen: give it as `%s`, or say `causal`",
              names[which], keep ? "" : " NOT", keep ? "drop" : "keep");
     }
     if (t->dtype == CLATTN_BOOL && c.odd > 0)
@@ -251,8 +250,8 @@ static void check_rows(linter *l) {
     count_rows(l, &c);
     if (c.hidden == 0 || c.tries >= ROOM)
         return;
-    const char *remedy = c.hidden == c.rows && masked ? "is a polarity the other way round? keep shows where it is "
-                                                        "nonzero, drop hides"
+    const char *remedy = c.hidden == c.rows && masked ? "is a polarity the other way round? `keep` shows where it "
+                                                        "is nonzero, `drop` hides"
                          : masked                     ? "if they are padding, query_lengths says so"
                                                       : "check the alignment, the window, lengths and segments";
     warn(l, CLATTN_LINT_ROWS_MASKED, "rows",

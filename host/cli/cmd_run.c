@@ -9,6 +9,7 @@
 #include "run_data.h"
 #include "run_profile.h"
 #include "run_verify.h"
+#include "run_words.h"
 
 #include <clattn/lint.h>
 
@@ -79,16 +80,18 @@ static int load_labels(run *r) {
     return cla_labels_load(r->options.labels, a->q.shape[2], keys, &r->queries, &r->keys);
 }
 
-/* user: a bool, whether infinities were found, which make NaN. */
+/* user: the run. */
 static void print_warning(void *user, const clattn_warning *warning) {
-    *(bool *)user |= warning->kind == CLATTN_LINT_F16_INFINITE;
-    fprintf(stderr, "clattn: warning: %s\n", warning->text);
+    run *r = user;
+    char text[1000];
+    r->infinite |= warning->kind == CLATTN_LINT_F16_INFINITE;
+    fprintf(stderr, "clattn: warning: %s\n", cla_run_words(&r->options, warning->text, text, sizeof text));
 }
 
 /* What cannot be computed at all is said when it is computed. */
 static void lint(run *r) {
     if (!r->options.no_lint)
-        clattn_lint(&r->data.args, print_warning, &r->infinite);
+        clattn_lint(&r->data.args, print_warning, r);
 }
 
 /* With --verify the verdict says it. */
@@ -105,7 +108,7 @@ static void warn_of_nan(const run *r) {
 
 static int compute(run *r) {
     const clattn_status status = cla_job_run(r->context, &r->data.args, r->options.explain, &r->report);
-    return status == CLATTN_OK ? CLA_EXIT_OK : cla_fail_status(status, NULL);
+    return status == CLATTN_OK ? CLA_EXIT_OK : cla_run_fail(&r->options, status, NULL);
 }
 
 static int draw(run *r) {
@@ -116,7 +119,9 @@ static int draw(run *r) {
     clattn_tensor view = a->weights;
     int exit_status = CLA_EXIT_OK;
     if (!cla_whole_weights(a)) {
-        exit_status = cla_run_data_weights(r->context, a, r->options.batch, &weights);
+        const clattn_status status = cla_run_data_weights(r->context, a, r->options.batch, &weights);
+        if (status != CLATTN_OK)
+            exit_status = cla_run_fail(&r->options, status, "--heatmap");
         view = clattn_array_tensor(&weights);
     } else {
         view = clattn_tensor_slice(view, 0, r->options.batch, 1);
@@ -145,6 +150,17 @@ static int draw(run *r) {
 }
 
 static bool is_profiled(const run *r) { return r->options.profile || r->options.profile_json || r->options.roofline; }
+
+static int check_profiled(const run *r) {
+    const cla_run_options *o = &r->options;
+    if (!is_profiled(r) || r->device.is_opencl)
+        return CLA_EXIT_OK;
+    return cla_fail(CLA_EXIT_USAGE, "run: --%s: %s runs no kernels; name an OpenCL device with --device",
+                    o->profile        ? "profile"
+                    : o->profile_json ? "profile-json"
+                                      : "roofline",
+                    r->device.spec);
+}
 
 static int profile(run *r) {
     cla_output *json = r->profile_json < 0 ? NULL : &r->outputs.files[r->profile_json];
@@ -266,6 +282,8 @@ static int work(run *r) {
         (exit_status = cla_open(r->options.device, &r->context)) != CLA_EXIT_OK)
         return exit_status;
     clattn_context_info(r->context, &r->device);
+    if ((exit_status = check_profiled(r)) != CLA_EXIT_OK)
+        return exit_status;
     lint(r);
     if ((exit_status = compute(r)) != CLA_EXIT_OK)
         return exit_status;

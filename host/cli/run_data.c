@@ -343,8 +343,8 @@ static void take_batch(clattn_tensor *t, int64_t batch) {
         *t = clattn_tensor_slice(*t, 0, batch, 1);
 }
 
-int cla_run_data_weights(clattn_context *context, const clattn_attention_args *args, int64_t batch,
-                         clattn_array *weights) {
+clattn_status cla_run_data_weights(clattn_context *context, const clattn_attention_args *args, int64_t batch,
+                                   clattn_array *weights) {
     clattn_attention_args a = *args;
     const bool paged = args->block_table != NULL;
     clattn_tensor *const batched[] = {&a.q, &a.keep, &a.drop, &a.bias, &a.k, &a.v};
@@ -376,5 +376,5 @@ int cla_run_data_weights(clattn_context *context, const clattn_attention_args *a
         status = cla_job_run(context, &a, false, NULL);
     }
     clattn_array_free(&o);
-    return status == CLATTN_OK ? CLA_EXIT_OK : cla_fail_status(status, "weights");
+    return status;
 }

@@ -22,10 +22,9 @@ typedef struct cla_run_data {
 int cla_run_data_load(const cla_run_options *options, cla_run_data *data);
 void cla_run_data_free(cla_run_data *data);
 
-/* The weights of one batch after the softmax, [1, H, N, M], by the context's choice of algorithm. Prints and returns as
- * above. */
-int cla_run_data_weights(clattn_context *context, const clattn_attention_args *args, int64_t batch,
-                         clattn_array *weights);
+/* The weights of one batch after the softmax, [1, H, N, M], by the context's choice of algorithm. */
+clattn_status cla_run_data_weights(clattn_context *context, const clattn_attention_args *args, int64_t batch,
+                                   clattn_array *weights);
 /* Whether weights are asked for and are those: of all queries and heads, after the softmax. */
 bool cla_whole_weights(const clattn_attention_args *args);
 

@@ -122,8 +122,8 @@ int cla_input_retype(cla_input *input, clattn_dtype dtype) {
 
 int cla_ranks_check(const cla_input *q, const cla_input *k, const cla_input *v) {
     if (k->array.rank != q->array.rank || v->array.rank != q->array.rank)
-        return cla_fail(CLA_EXIT_USAGE, "q has rank %d, k %d, v %d: they must have the same rank", q->array.rank,
-                        k->array.rank, v->array.rank);
+        return cla_fail(CLA_EXIT_USAGE, "q (%s) has rank %d, k (%s) %d, v (%s) %d: they must have the same rank",
+                        q->spec, q->array.rank, k->spec, k->array.rank, v->spec, v->array.rank);
     return CLA_EXIT_OK;
 }
 

@@ -86,7 +86,10 @@ says "run --profile" '^profile on opencl:[0-9:]+ by [a-z_]+: 5 runs'
 says "run --profile" '^verify: ok' "$work/err"
 says "run --profile-json" '"kernel":[[:space:]]*"attention_' "$work/run.json"
 says "run --roofline" '<svg' "$work/run.svg"
-wrong "run --profile without kernels" 'cpu runs no kernels' run "$fox:q" "$fox:k" "$fox:v" -o "$work/o2.npy" --device cpu --profile
+unprofiled="run $fox:q $fox:k $fox:v -o $work/o2.npy --device cpu"
+wrong "run --profile without kernels" '--profile: cpu runs no kernels' $unprofiled --profile
+wrong "run --roofline without kernels" '--roofline: cpu runs no kernels' $unprofiled --roofline "$work/run2.svg"
+wrong "run --profile-json without kernels" '--profile-json: cpu runs no kernels' $unprofiled --profile-json "$work/run2.json"
 if [ -e "$work/o2.npy" ]; then not_ok "a run that failed left a file"; else ok; fi
 
 # ---- --launch-ms: a tiny bound makes many launches of one; 0 and -1 are none on a CPU ----

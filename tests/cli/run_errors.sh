@@ -71,23 +71,23 @@ npy r5.npy f4 '(1, 1, 1, 1, 1)' 0
 npy r3.npy f4 '(1, 2, 1)' 0 0
 bad "rank 1" 2 'q \(r1.npy\) is \[2\], rank 1' $run r1.npy k4.npy eye4.npy -o $out
 bad "rank 5" 2 'rank 5' $run r5.npy r5.npy r5.npy -o $out
-bad "ranks that differ" 2 'q has rank 3, k 2, v 2' $run r3.npy k4.npy eye4.npy -o $out
+bad "ranks that differ" 2 'q \(r3.npy\) has rank 3, k \(k4.npy\) 2, v \(eye4.npy\) 2' $run r3.npy k4.npy eye4.npy -o $out
 bad "layout sd of rank 3" 2 '--layout sd takes rank 2' $run r3.npy r3.npy r3.npy -o $out --layout sd
 bad "layout bse without heads" 2 'needs --heads' $run r3.npy r3.npy r3.npy -o $out --layout bse
 bad "rank 3 with heads only" 2 '--layout bse' $run r3.npy r3.npy r3.npy -o $out --heads 1
 bad "columns that do not divide" 2 'q \(v_bse.npy\).*4 columns do not divide into 3 heads' $run v_bse.npy v_bse.npy v_bse.npy -o $out --layout bse --heads 3
 bad "heads that are others" 2 '2 heads, but --heads says 4' $run z_bhsd.npy z_bhsd.npy v_bhsd.npy -o $out --heads 4
 npy d2.npy f4 '(4, 2)' 0 0 0 0 0 0 0 0
-bad "head dims that differ" 2 'q.*k|k.*q' $run q2.npy d2.npy eye4.npy -o $out
-bad "keys and values that differ" 2 'k.*v|v.*k' $run q2.npy k4.npy eye.npy -o $out
+bad "head dims that differ" 2 'k \(d2.npy\) \[1, 1, 4, 2\]: head dim 2, but q \(q2.npy\) has 1' $run q2.npy d2.npy eye4.npy -o $out
+bad "keys and values that differ" 2 'k \(k4.npy\) \[1, 1, 4, 1\] and v \(eye.npy\) \[1, 1, 2, 2\]: heads' $run q2.npy k4.npy eye.npy -o $out
 npy h3.npy f4 '(3, 2, 1)' for 6: 0
 npy h2.npy f4 '(2, 2, 1)' for 4: 0
-bad "heads that do not divide" 2 '2 key heads.*3 query heads' $run h3.npy h2.npy h2.npy -o $out
+bad "heads that do not divide" 2 'k \(h2.npy\): 2 key heads.*3 query heads' $run h3.npy h2.npy h2.npy -o $out
 npy d0.npy f4 '(2, 0)' ''
 bad "head dim 0" 2 '0' $run d0.npy d0.npy eye.npy -o $out
 npy b2.npy f4 '(2, 1, 2, 1)' for 4: 0
 npy b3.npy f4 '(3, 1, 2, 1)' for 6: 0
-bad "batches that differ" 2 '2.*3|3.*2' $run b2.npy b3.npy b3.npy -o $out
+bad "batches that differ" 2 'k \(b3.npy\), v \(b3.npy\): batch 3 and 3, but q \(b2.npy\) has 2' $run b2.npy b3.npy b3.npy -o $out
 
 # ---- masks ----
 bad "a float mask for keep" 2 '--keep takes bool or u8.*--bias' $run q.npy k.npy eye.npy -o $out --keep bias.npy
@@ -97,11 +97,12 @@ bad "an integer mask" 2 'i64; --keep takes bool or u8' $run q.npy k.npy eye.npy 
 npy m1.npy b1 '(2,)' 1 1
 bad "a mask of rank 1" 2 'rank 1' $run q.npy k.npy eye.npy -o $out --keep m1.npy
 npy m3.npy b1 '(1, 3)' 1 1 1
-bad "a mask that does not broadcast" 2 'keep.*3.*2' $run q.npy k.npy eye.npy -o $out --keep m3.npy
+bad "a mask that does not broadcast" 2 '--keep m3.npy \[1, 3\]: .*3.*2' $run q.npy k.npy eye.npy -o $out --keep m3.npy
 
 # ---- lengths and offsets ----
 bad "lengths, too many" 2 '2 numbers for 1 batch;' $run $three -o $out --lengths 1,2
-bad "lengths, beyond M" 2 '5' $run $three -o $out --lengths 5
+bad "lengths, beyond M" 2 '--lengths 5: batch 0 has 5, outside 0 to 4' $run $three -o $out --lengths 5
+bad "key lengths, beyond M" 2 '--key-lengths 5: batch 0 has 5, outside 0 to 4' $run $three -o $out --key-lengths 5
 bad "lengths, negative" 2 '-1' $run $three -o $out --lengths=-1
 bad "lengths, floats" 2 'f32; it takes i32 or i64' $run $three -o $out --lengths q.npy
 bad "offsets, too many" 2 '2 numbers for 1 batch;' $run $three -o $out --causal --align 1,2

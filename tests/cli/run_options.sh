@@ -37,6 +37,7 @@ npy one.npy f4 '(1, 1)' 1
 npy far.npy f4 '(2, 1)' 0 1000
 good "soft cap" $run one.npy far.npy eye.npy -o ../out/o.npy --softcap 0.6931472 --verify
 same "soft cap: e^cap = 2" "$(values ../out/o.npy | sed 's/0.333333[0-9]*/T/; s/0.666666[0-9]*/U/')" "T U"
+bad "soft cap beyond f32" 2 '--softcap: 1e\+60; ' $run one.npy far.npy eye.npy -o $out --softcap 1e60
 bad "soft cap of 0" 2 '--softcap 0 is no finite number above 0' $run one.npy far.npy eye.npy -o $out --softcap 0
 good "ALiBi" $run z_sd.npy z_sd.npy eye.npy --alibi-slopes 0.6931472 -o ../out/o.npy --verify
 same "ALiBi: half a step away" "$(values ../out/o.npy | sed 's/0.333333[0-9]*/T/g; s/0.66666[0-9]*/U/g')" "U T T U"
@@ -46,6 +47,7 @@ cp ../out/a.npy usual.npy
 good "ALiBi, slopes from a file" $run z_bhsd.npy z_bhsd.npy v_bhsd.npy --alibi-slopes slopes.npy -o ../out/o.npy
 holds "ALiBi: the usual slopes of two heads are 1/16 and 1/256" cmp -s usual.npy ../out/o.npy
 bad "ALiBi twice" 2 'say one of them' $run z_sd.npy z_sd.npy eye.npy --alibi --alibi-slopes 1 -o $out
+bad "ALiBi, a place beyond its own" 2 '--offsets 7000000000000: batch 0 has 7000000000000; with ALiBi' $run z_sd.npy z_sd.npy eye.npy --alibi --offsets 7000000000000 -o $out
 bad "ALiBi, too many slopes" 2 '2 numbers for 1 head;' $run z_sd.npy z_sd.npy eye.npy --alibi-slopes 1,2 -o $out
 bad "ALiBi without alignment" 2 '--alibi with 2 queries and 4 keys needs an alignment' $run $three --alibi -o $out
 good "ALiBi with an alignment" $run $three --alibi --align bottom-right -o ../out/o.npy --verify
@@ -53,7 +55,7 @@ npy sink.npy f4 '(1,)' 0
 good "sinks" $run q.npy k.npy eye.npy --sinks sink.npy -o ../out/o.npy --verify
 same "sinks: a third key without a value" "$(values ../out/o.npy | sed 's/0.333333[0-9]*/T/g')" "T T"
 good "sinks in f64" $run q64.npy k.npy eye.npy --sinks sink.npy -o ../out/o.npy --verify
-bad "sinks, too many" 2 'sinks.*should be \[1\]' $run q.npy k.npy eye.npy --sinks slopes.npy -o $out
+bad "sinks, too many" 2 '--sinks slopes.npy \[2\]: should be \[1\]' $run q.npy k.npy eye.npy --sinks slopes.npy -o $out
 
 # ---- who sees whom ----
 good "key lengths" $causal --key-lengths 1
@@ -80,7 +82,7 @@ bad "segments of another size" 2 'it takes \[1, 4\]' $causal --query-segments qs
 npy short.npy b1 '(1, 3)' 0 1 1
 good "a mask shorter than the keys" $causal --keep short.npy --short-masks --verify
 same "a mask shorter than the keys: the missing are not seen" "$(values ../out/o.npy)" "0 0.5 0.5 0 0 0.5 0.5 0"
-bad "a mask shorter than the keys, not said" 2 'keep.*3 is neither 1 nor 4' $causal --keep short.npy
+bad "a mask shorter than the keys, not said" 2 '--keep short.npy \[1, 3\]: .*3 is neither 1 nor 4; with --short-masks' $causal --keep short.npy
 
 # ---- sequences, pages ----
 npy qr.npy f4 '(1, 3, 1)' 0 0 0
@@ -112,7 +114,7 @@ npy empty4.npy f4 '(0, 1, 1, 1)'
 npy no.npy i8 '(0,)'
 npy many.npy i8 '(0, 6000000000000000000)'
 bad "more keys than can be counted" 2 '6000000000000000000 pages of 2 keys are too many' $run empty4.npy kp.npy vp.npy --block-table many.npy --key-lengths no.npy -o $out
-bad "a page that is not there" 2 'block_table.*is 9, outside 0 to 2' $run q4d.npy kp.npy vp.npy --block-table wild.npy --key-lengths 3 -o $out
+bad "a page that is not there" 2 '--block-table wild.npy: .*is 9, outside 0 to 2' $run q4d.npy kp.npy vp.npy --block-table wild.npy --key-lengths 3 -o $out
 
 # ---- computing ----
 good "batch-invariant" $run z_bhsd.npy z_bhsd.npy v_bhsd.npy -o ../out/o.npy --batch-invariant
@@ -161,16 +163,16 @@ npy yes.npy b1 '(1, 2)' 1 1
 npy seven.npy b1 '(1, 2)' 7 1
 npy after.npy b1 '(2, 2)' 0 1 1 1
 npy big16.npy f2 '(2, 1)' inf 0
-warned "a finite mask" 'bias: 1 of 2 numbers are -65504 .*write -inf' $run q.npy k.npy eye.npy --bias low.npy
-warned "another finite mask" 'bias: 1 of 2 numbers are -10000 .*write -inf' $run q.npy k.npy eye.npy --bias min.npy
-warned "a bias of zeros" 'bias: all 2 numbers are 0' $run q.npy k.npy eye.npy --bias zero.npy
+warned "a finite mask" '--bias low.npy: 1 of 2 numbers are -65504 .*write -inf' $run q.npy k.npy eye.npy --bias low.npy
+warned "another finite mask" '--bias min.npy: 1 of 2 numbers are -10000 .*write -inf' $run q.npy k.npy eye.npy --bias min.npy
+warned "a bias of zeros" '--bias zero.npy: all 2 numbers are 0' $run q.npy k.npy eye.npy --bias zero.npy
 warned "every row masked" 'rows: all, 1 of 1 see no key' $run q.npy k.npy eye.npy --bias hide.npy
-warned "keep hides all" 'keep: all 2 are 0.*give it as drop' $run q.npy k.npy eye.npy --keep no.npy
-warned "drop hides all" 'drop: all 2 are nonzero.*give it as keep' $run q.npy k.npy eye.npy --drop yes.npy
-warned "bool bytes" 'keep: 1 of 2 bytes are neither 0 nor 1' $run q.npy k.npy eye.npy --keep seven.npy
-warned "scale 0" 'scale: is 0' $run q.npy k.npy eye.npy --scale 0
-warned "key lengths of 0" 'key_lengths: are 0' $run q.npy k.npy eye.npy --key-lengths 0
-warned "f16 with infinity" 'k: 1 of 2 numbers are infinite' $run q16.npy big16.npy eye16.npy
-warned "some rows masked" 'rows: 1 of 2 see no key, first \[0,0,1\]' $run z_sd.npy z_sd.npy v_sd.npy --drop after.npy --causal --window 0,0
+warned "keep hides all" '--keep no.npy: all 2 are 0.*give it as `--drop`' $run q.npy k.npy eye.npy --keep no.npy
+warned "drop hides all" '--drop yes.npy: all 2 are nonzero.*give it as `--keep`' $run q.npy k.npy eye.npy --drop yes.npy
+warned "bool bytes" '--keep seven.npy: 1 of 2 bytes are neither 0 nor 1' $run q.npy k.npy eye.npy --keep seven.npy
+warned "scale 0" '--scale: is 0.*leave --scale unset' $run q.npy k.npy eye.npy --scale 0
+warned "key lengths of 0" '--key-lengths 0: are 0' $run q.npy k.npy eye.npy --key-lengths 0
+warned "f16 with infinity" 'k \(big16.npy\): 1 of 2 numbers are infinite' $run q16.npy big16.npy eye16.npy
+warned "some rows masked" 'rows: 1 of 2 see no key, first \[0,0,1\].*--query-lengths says so' $run z_sd.npy z_sd.npy v_sd.npy --drop after.npy --causal --window 0,0
 good "no warning" $run z_sd.npy z_sd.npy v_sd.npy --causal -o ../out/o.npy
 same "no warning: silence" "$(cat "$work/stderr")" ""

@@ -41,6 +41,6 @@ holds "weights, rank 2: sums" grep -Eq '^sums +f32 \[2\] in' "$work/stdout"
 bad "weights, no such form" 2 '--weights-form raw is none of softmax, scaled' $run $two --weights $w --weights-form raw
 bad "weights, form without a file" 2 '--weights-form says how --weights are to be' $run $two -o $out --weights-form scaled
 bad "weights, mean of scores" 2 '--weights-mean averages weights after the softmax' $run $two --weights $w --weights-mean --weights-form masked
-bad "weights, no such row" 2 'weights_queries: entry 1 is 2, outside 0 to 1' $run $two --weights $w --weights-rows 0,2
-bad "weights, a head twice" 2 'weights_heads: 1 is there twice' $run $two --weights $w --weights-heads 1,1
+bad "weights, no such row" 2 '--weights-rows 0,2: entry 1 is 2, outside 0 to 1' $run $two --weights $w --weights-rows 0,2
+bad "weights, a head twice" 2 '--weights-heads 1,1: 1 is there twice' $run $two --weights $w --weights-heads 1,1
 bad "column sums over an input" 2 'wk.npy' $run $two --column-sums wk.npy
