@@ -176,7 +176,7 @@ clattn_array *cla_check_read(cla_check_case *c, cla_check_job *job, const char *
     return array;
 }
 
-static bool same_shape(const clattn_array *a, const clattn_array *b) {
+bool cla_check_same_shape(const clattn_array *a, const clattn_array *b) {
     bool same = a->rank == b->rank;
     for (int i = 0; same && i < a->rank; i++)
         same = a->shape[i] == b->shape[i];
@@ -201,7 +201,7 @@ bool cla_check_want(cla_check_case *c, cla_check_job *job, const cJSON *out, cla
     const clattn_array *want = cla_check_read_raw(c, job, out->string);
     if (!want || !tolerances(c, out, output))
         return false;
-    if (!same_shape(got, want))
+    if (!cla_check_same_shape(got, want))
         return cla_check_error(c, "%s: its shape does not follow from those of the inputs", out->string);
     output->name = out->string;
     output->source = source;

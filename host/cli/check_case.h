@@ -40,6 +40,12 @@ typedef struct cla_check_replaced {
     const clattn_array *q, *k, *v, *mask, *o, *weights;
 } cla_check_replaced;
 
+/* A gradient by a tensor that broadcasts: elements of `total`, seen by `view`, are sums of what was written. */
+typedef struct cla_check_sum {
+    const clattn_array *terms, *total;
+    clattn_tensor view; /* of total, with as many elements as there are terms */
+} cla_check_sum;
+
 typedef struct cla_check_job cla_check_job;
 struct cla_check_job {
     clattn_dtype dtype;
@@ -62,6 +68,8 @@ struct cla_check_job {
     clattn_norm_args norm;
     clattn_softmax_args softmax;
     cla_check_replaced replaced;
+    cla_check_sum sums[3]; /* after the backward pass */
+    size_t sum_count;
     clattn_array arrays[CLA_CHECK_ARRAYS];
     size_t array_count;
     cla_check_output outputs[CLA_CHECK_OUTPUTS];
@@ -122,6 +130,7 @@ clattn_array *cla_check_read(cla_check_case *c, cla_check_job *job, const char *
 clattn_array *cla_check_read_raw(cla_check_case *c, cla_check_job *job, const char *name);
 clattn_array *cla_check_new_array(cla_check_case *c, cla_check_job *job, clattn_dtype dtype, int rank,
                                   const int64_t *shape);
+bool cla_check_same_shape(const clattn_array *a, const clattn_array *b);
 /* Adds CASE/name as the wanted value of an output. rank and shape are checked against got. */
 bool cla_check_want(cla_check_case *c, cla_check_job *job, const cJSON *out, cla_check_source source,
                     const clattn_array *got);

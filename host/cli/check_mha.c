@@ -60,6 +60,24 @@ static bool check_dim(cla_check_case *c, const char *attr, int64_t value, const 
            cla_check_error(c, "%s is %" PRId64 ", and the last axis is not", attr, value);
 }
 
+/* Under a causal hint PyTorch counts keys behind the others among the keys: no query up to the last key sees them. */
+static bool leave_extra(cla_check_case *c, cla_check_job *job, const mha_case *m) {
+    const clattn_multihead_args *a = &job->multihead;
+    const clattn_tensor *key = a->key.rank ? &a->key : &a->query;
+    const int rows = a->query.rank == 3 && m->batch_first ? 1 : 0;
+    size_t kept = 0;
+    if (!a->masks.causal || (!m->bias_kv && !m->zero))
+        return true;
+    if (key->rank != a->query.rank || a->query.shape[rows] > key->shape[rows])
+        return cla_check_error(c, "is_causal with more queries than keys, and a key behind the others");
+    for (size_t i = 0; i < job->parameter_count; i++)
+        if (strcmp(job->parameters[i].name, "bias_k") != 0 && strcmp(job->parameters[i].name, "bias_v") != 0)
+            job->parameters[kept++] = job->parameters[i];
+    job->parameter_count = kept;
+    job->multihead_options.add_zero_attn = false;
+    return true;
+}
+
 static bool load(cla_check_case *c, cla_check_job *job, const mha_case *m) {
     clattn_multihead_args *a = &job->multihead;
     const clattn_array *query = cla_check_read(c, job, "query");
@@ -75,7 +93,7 @@ static bool load(cla_check_case *c, cla_check_job *job, const mha_case *m) {
     cla_check_hint(&a->masks, m->causal, m->weights);
     job->multihead_options =
         (clattn_multihead_options){.heads = m->heads, .add_zero_attn = m->zero, .batch_second = !m->batch_first};
-    return check_dim(c, "embed_dim", m->embed_dim, &a->query) &&
+    return leave_extra(c, job, m) && check_dim(c, "embed_dim", m->embed_dim, &a->query) &&
            check_dim(c, "kdim", m->kdim, a->key.rank ? &a->key : &a->query) &&
            check_dim(c, "vdim", m->vdim, a->value.rank ? &a->value : &a->query);
 }

@@ -3,7 +3,7 @@
 #ifndef CLA_CHECK_MODULE_H
 #define CLA_CHECK_MODULE_H
 
-#include "check_case.h"
+#include "check_axes.h"
 #include "layer_tensors.h"
 
 /* "out" and f64 of "out_f64"; where there is no type, `inputs`. stem has room for CLA_CHECK_TEXT bytes. */
@@ -21,8 +21,15 @@ void cla_check_hint(clattn_module_masks *masks, bool hint, bool weights);
 /* What is wanted for queries that see no key (check_dead.c); has_extra: all see one. */
 bool cla_check_dead_rows(cla_check_case *c, cla_check_job *job, bool has_extra);
 
-/* The call of sdpa for a job that was just made, and the array of its result (check_sdpa.c). */
-bool cla_check_prepare_sdpa(cla_check_case *c, cla_check_job *job, clattn_array **o);
+/* sdpa's tensors: the array of the result, and the others in their logical order of axes. */
+typedef struct cla_check_sdpa {
+    cla_check_axes axes;
+    clattn_tensor q, k, v;
+    clattn_array *o, *weights;
+} cla_check_sdpa;
+
+/* The call of sdpa for a job that was just made (check_sdpa.c). */
+bool cla_check_prepare_sdpa(cla_check_case *c, cla_check_job *job, cla_check_sdpa *x);
 
 /* An output of sdpa_mask_1e9 whose scores are replaced by -1e9 (check_replaced.c), in a job of its own. */
 bool cla_check_want_replaced(cla_check_case *c, const cJSON *out, bool weights);

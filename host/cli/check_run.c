@@ -2,6 +2,7 @@
 /* Runs the jobs of a case and compares element by element. Says what is wrong on stdout, one line an output. */
 #include "check_run.h"
 
+#include "check_axes.h"
 #include "interrupt.h"
 #include "job.h"
 #include <inttypes.h>
@@ -220,7 +221,14 @@ static bool run_backward(attempt *a, const cla_check_job *job, const clattn_atte
     fill_with_nan(&args.d_q, job->arrays, job->array_count);
     fill_with_nan(&args.d_k, job->arrays, job->array_count);
     fill_with_nan(&args.d_v, job->arrays, job->array_count);
-    return succeeded(a, clattn_attention_backward(a->target->context, &args));
+    if (!succeeded(a, clattn_attention_backward(a->target->context, &args)))
+        return false;
+    for (size_t j = 0; j < job->sum_count; j++)
+        if (!cla_check_add_up(&job->sums[j])) {
+            fail(a, clattn_last_error());
+            return false;
+        }
+    return true;
 }
 
 /* Runs a job; without weights where the algorithm does not give them. */

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sdpa (PyTorch), sdpa_weights and sdpa_mask_1e9 (the seed articles): Q, K, V and perhaps a mask of one rank. */
+/* sdpa (PyTorch), sdpa_weights and sdpa_mask_1e9 (the seed articles): Q, K, V, which broadcast, and perhaps a mask. */
 #include "check_module.h"
 
 #include "call_facts.h"
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
-
-typedef struct operands {
-    clattn_array *q, *k, *v, *mask, *o, *weights;
-} operands;
 
 /* What an output's name says: Y_f32, Y, Y_torch, Y_inf, weights, weights_1e9. */
 typedef struct output_name {
@@ -61,28 +56,23 @@ static void lift(clattn_tensor *t) {
     }
 }
 
-static bool load(cla_check_case *c, cla_check_job *job, operands *x) {
-    if (!(x->q = cla_check_read(c, job, "Q")) || !(x->k = cla_check_read(c, job, "K")) ||
-        !(x->v = cla_check_read(c, job, "V")))
-        return false;
+static bool load(cla_check_case *c, cla_check_job *job, cla_check_sdpa *x) {
     clattn_attention_args *a = &job->args;
-    if (!view(c, x->q, &a->q) || !view(c, x->k, &a->k) || !view(c, x->v, &a->v))
-        return false;
-    const int rank = a->q.rank;
-    if (rank < 2 || rank > 4 || a->k.rank != rank || a->v.rank != rank)
-        return cla_check_error(c, "Q, K and V have ranks %d, %d and %d", rank, a->k.rank, a->v.rank);
+    clattn_array *q, *k, *v;
     bool gqa;
-    if (!cla_check_attr_flag(c, "enable_gqa", &gqa))
+    if (!(q = cla_check_read(c, job, "Q")) || !(k = cla_check_read(c, job, "K")) || !(v = cla_check_read(c, job, "V")))
         return false;
-    if (!gqa && rank > 2 && a->q.shape[rank - 3] != a->k.shape[rank - 3] && a->k.shape[rank - 3] != 1)
-        return cla_check_error(c, "enable_gqa is 0, for %" PRId64 " query and %" PRId64 " key heads",
-                               a->q.shape[rank - 3], a->k.shape[rank - 3]);
+    if (!view(c, q, &x->q) || !view(c, k, &x->k) || !view(c, v, &x->v) || !cla_check_attr_flag(c, "enable_gqa", &gqa) ||
+        !cla_check_axes_of(c, gqa, &x->q, &x->k, &x->v, &x->axes))
+        return false;
+    a->q = x->q, a->k = x->k, a->v = x->v;
     int64_t shape[CLATTN_MAX_RANK];
-    memcpy(shape, a->q.shape, sizeof shape);
-    shape[rank - 1] = a->v.shape[rank - 1];
-    if (!(x->o = cla_check_new_array(c, job, job->dtype, rank, shape)))
+    const int64_t rows = x->q.shape[x->q.rank - 2], columns = x->v.shape[x->v.rank - 1];
+    if (!cla_check_widen(c, job, &x->axes, false, &a->q) || !cla_check_widen(c, job, &x->axes, true, &a->k) ||
+        !cla_check_widen(c, job, &x->axes, true, &a->v) || !cla_check_axes_shape(c, &x->axes, rows, columns, shape) ||
+        !(x->o = cla_check_new_array(c, job, job->dtype, x->axes.rank, shape)))
         return false;
-    a->o = clattn_array_tensor(x->o);
+    a->o = cla_check_fold(x->o);
     return true;
 }
 
@@ -120,45 +110,20 @@ static bool set_options(cla_check_case *c, cla_check_job *job) {
     return true;
 }
 
-/* Loads the inputs of a job that was just made. */
-static bool prepare(cla_check_case *c, cla_check_job *job, operands *x) {
-    return load(c, job, x) && load_mask(c, job) && set_options(c, job);
+bool cla_check_prepare_sdpa(cla_check_case *c, cla_check_job *job, cla_check_sdpa *x) {
+    clattn_attention_args *a = &job->args;
+    return load(c, job, x) && load_mask(c, job) && cla_check_widen_mask(c, job, &x->axes, &a->keep) &&
+           cla_check_widen_mask(c, job, &x->axes, &a->bias) && set_options(c, job);
 }
 
-/* One batch of keys or values is that of all queries. */
-static void broadcast(const clattn_tensor *q, clattn_tensor *t) {
-    if (t->rank == 4 && t->shape[0] == 1) {
-        t->shape[0] = q->shape[0];
-        t->stride[0] = 0;
-    }
-}
-
-static bool prepare_forward(cla_check_case *c, cla_check_job *job, operands *x) {
-    if (!prepare(c, job, x))
-        return false;
-    broadcast(&job->args.q, &job->args.k);
-    broadcast(&job->args.q, &job->args.v);
-    return true;
-}
-
-bool cla_check_prepare_sdpa(cla_check_case *c, cla_check_job *job, clattn_array **o) {
-    operands x = {0};
-    const bool done = prepare(c, job, &x);
-    *o = x.o;
-    return done;
-}
-
-static bool ask_weights(cla_check_case *c, cla_check_job *job, operands *x) {
+static bool ask_weights(cla_check_case *c, cla_check_job *job, cla_check_sdpa *x) {
+    int64_t shape[CLATTN_MAX_RANK];
     if (x->weights)
         return true;
-    int64_t shape[CLATTN_MAX_RANK];
-    const clattn_attention_args *a = &job->args;
-    memcpy(shape, a->q.shape, sizeof shape);
-    shape[a->q.rank - 1] = a->k.shape[a->k.rank - 2];
-    x->weights = cla_check_new_array(c, job, cla_sums_type(a), a->q.rank, shape);
-    if (!x->weights)
+    if (!cla_check_axes_shape(c, &x->axes, x->q.shape[x->q.rank - 2], x->k.shape[x->k.rank - 2], shape) ||
+        !(x->weights = cla_check_new_array(c, job, cla_sums_type(&job->args), x->axes.rank, shape)))
         return false;
-    job->args.weights = clattn_array_tensor(x->weights);
+    job->args.weights = cla_check_fold(x->weights);
     lift(&job->args.q);
     lift(&job->args.k);
     lift(&job->args.v);
@@ -170,7 +135,7 @@ static bool ask_weights(cla_check_case *c, cla_check_job *job, operands *x) {
 bool cla_check_build_sdpa(cla_check_case *c) {
     static const char *const attrs[] = {"is_causal", "causal_lower_right", "enable_gqa", "layout", "scale", NULL};
     static const char *const names[] = {"Q", "K", "V", "attn_mask", "mask", NULL};
-    operands operands_of[CLA_CHECK_JOBS] = {{0}};
+    cla_check_sdpa sdpa_of[CLA_CHECK_JOBS] = {0};
     clattn_dtype inputs;
     if (!cla_check_known(c, attrs, names) || !cla_check_dtype_of(c, "Q", &inputs))
         return false;
@@ -188,8 +153,8 @@ bool cla_check_build_sdpa(cla_check_case *c) {
         cla_check_job *job = cla_check_job_of(c, name.dtype);
         if (!job)
             return false;
-        operands *x = &operands_of[job - c->jobs];
-        if ((c->job_count > jobs && !prepare_forward(c, job, x)) || (name.weights && !ask_weights(c, job, x)) ||
+        cla_check_sdpa *x = &sdpa_of[job - c->jobs];
+        if ((c->job_count > jobs && !cla_check_prepare_sdpa(c, job, x)) || (name.weights && !ask_weights(c, job, x)) ||
             !cla_check_want(c, job, out, name.weights ? CLA_CHECK_FROM_WEIGHTS : CLA_CHECK_FROM_O,
                             name.weights ? x->weights : x->o))
             return false;

@@ -180,13 +180,6 @@ softmax "of one number" 13 "" 4 '200\077'
 softmax "over the last axis" 13 2,2,2 32 '0\077'
 softmax "over all axes from the second on" 11 2,2,2 32 '200\076'
 
-printf '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\200\077\0\0\200\077\0\0\200\077' | pack "$work/batch.safetensors" \
-    "{\"__metadata__\":{\"c\":\"$sdpa\"},\"c/Q\":{\"dtype\":\"F32\",\"shape\":[2,1,1,1],\"data_offsets\":[0,8]},\
-\"c/K\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1],\"data_offsets\":[8,12]},\"c/V\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1],\"data_offsets\":[12,16]},\
-\"c/Y\":{\"dtype\":\"F32\",\"shape\":[2,1,1,1],\"data_offsets\":[16,24]}}"
-run 0 "one batch of keys for two of queries" "$work/batch.safetensors" --device cpu
-last "one batch of keys for two of queries" "1 passed, 0 failed, 0 skipped"
-
 # ---- a dump replays ----
 if "$clattn" run "$vectors/torch.safetensors:sdpa_gqa_mask/Q" "$vectors/torch.safetensors:sdpa_gqa_mask/K" \
     "$vectors/torch.safetensors:sdpa_gqa_mask/V" --keep "$vectors/torch.safetensors:sdpa_gqa_mask/attn_mask" \
@@ -229,6 +222,9 @@ for algorithm in blas reference; do
     run 0 "PyTorch's gradients on $algorithm" "$vectors/torch.safetensors" --device cpu --algorithm $algorithm \
         --filter 'grad_*'
     rows sdpa_grad 9 $algorithm
+    run 0 "tensors that broadcast on $algorithm" "$vectors/broadcast.safetensors" --device cpu --algorithm $algorithm
+    rows sdpa 28 $algorithm
+    rows sdpa_grad 28 $algorithm
 done
 for algorithm in fused_tiles materialised; do
     run 0 "PyTorch's gradients on $algorithm" "$vectors/torch.safetensors" --algorithm $algorithm --filter 'grad_*'

@@ -155,6 +155,7 @@ Test(command_cases, sdpa) {
 #define SDPA "torch:sdpa_gqa_mask"
 #define PLAIN "torch:sdpa_dk80_dv64"
 #define MATRICES "seed:s000_sdpa"
+#define RANK5 "broadcast:grad_rank5_mask"
     static const change changes[] = {
         {SDPA, NULL, NULL, NULL, "1 passed"},
         {SDPA, "\"Y_f32\":", "\"Z_f32\":", NULL, "the output Z_f32 is not known"},
@@ -174,9 +175,26 @@ Test(command_cases, sdpa) {
         {SDPA, "\"attn_mask\"]", "\"mask\"]", NULL, "no tensor"},
         {SDPA, NULL, NULL, "attn_mask i32 5 9", "the mask is i32, neither bool nor of a float type"},
         {SDPA, NULL, NULL, "Q f32 8", "Q, K and V have ranks 1, 4 and 4"},
-        {SDPA, NULL, NULL, "K f32 9 8", "Q, K and V have ranks 4, 2 and 4"},
-        {SDPA, NULL, NULL, "V f32 9 8", "Q, K and V have ranks 4, 4 and 2"},
-        {SDPA, NULL, NULL, "Q f32 1 1 1 1 8", "Q, K and V have ranks 5, 4 and 4"},
+        {SDPA, NULL, NULL, "K f32 8", "Q, K and V have ranks 4, 1 and 4"},
+        {SDPA, NULL, NULL, "V f32 8", "Q, K and V have ranks 4, 4 and 1"},
+        {SDPA, NULL, NULL, "Q f32 1 1 1 1 1 1 5 8", "Q, K and V have ranks 8, 4 and 4"},
+        {SDPA, NULL, NULL, "Q f32 3 4 5 8", "do not broadcast: axis 4 from the right is 3, 2 and 2"},
+        {SDPA, NULL, NULL, "V f32 3 2 9 8", "do not broadcast: axis 4 from the right is 2, 2 and 3"},
+        {SDPA, NULL, NULL, "V f32 2 3 9 8", "heads or keys differ"},
+        {SDPA, NULL, NULL, "V f32 2 0 9 8", "heads or keys differ"},
+        {SDPA, NULL, NULL, "K f32 2 0 9 8", "0 key heads do not divide 4 query heads"},
+        {SDPA, NULL, NULL, "Q f32 1 2 4 5 8", "Y_f64: its shape does not follow from those of the inputs"},
+        {"broadcast:sdpa_rank5_groups", NULL, NULL, "V f32 1 2 3 4 2",
+         "k [4, 2, 4, 5] and v [4, 3, 4, 2]: heads or keys differ"},
+        {"broadcast:sdpa_rank5_groups", NULL, NULL, "K f32 2 2 2 4 6", "k [4, 2, 4, 6]: head dim 6, but q has 5"},
+        {PLAIN, NULL, NULL, "V f32 1 3 17 64", "K and V have 2 and 3 heads"},
+        {RANK5, NULL, NULL, "attn_mask f32 2 3 1 3 5", "mask"},
+        {RANK5, NULL, NULL, "attn_mask bool 2 2 1 3 4",
+         "the mask does not broadcast: axis 4 from the right is 2, not 3"},
+        {RANK5, NULL, NULL, "attn_mask bool 1 1 1 1 1 1", "the mask has rank 6, and Q, K and V 5"},
+        {RANK5, NULL, NULL, "Q f32 20000000 1 0 3 5", "Q, K and V do not broadcast"},
+        {RANK5, NULL, NULL, "V f32 2 3 2 0 100000000", "more than 67108864 elements"},
+        {RANK5, NULL, NULL, "dY f32 2 3 2 3 1", "dY: its shape does not follow"},
         {PLAIN, "\"layout\":\"BHSD\"", "\"layout\":\"BSHD\"", "Q f32 7 80", "the layout BSHD needs tensors of rank 4"},
         {PLAIN, "\"layout\":\"BHSD\"", "\"layout\":\"BHDS\"", "K f32 7 80", "the layout BHDS needs tensors of rank 4"},
         {PLAIN, "\"layout\":\"BHSD\"", "\"layout\":\"BHDS\"", "V f32 7 80", "the layout BHDS needs tensors of rank 4"},
@@ -188,7 +206,7 @@ Test(command_cases, sdpa) {
         {"torch:grad_gqa", "\"dQ_f64\"", "\"dZ_f64\"", NULL, "the output dZ_f64 is not known"},
         {"torch:grad_gqa", "\"scale\":null", "\"scale\":\"x\"", NULL, "scale is not a number"},
         {"torch:grad_gqa", "\"attrs\":{", "\"attrs\":{\"dropout\":0.5,", NULL, "the attribute dropout is not known"},
-        {"torch:grad_gqa", NULL, NULL, "dY f32 2 6 5 7", "d_o"},
+        {"torch:grad_gqa", NULL, NULL, "dY f32 2 6 5 7", "dY: its shape does not follow"},
     };
     HOLD(changes);
 }

@@ -18,6 +18,10 @@ Test(command_modules, multihead) {
         {MHA, "\"kdim\":null,\"vdim\":null", "\"kdim\":16,\"vdim\":16", NULL, "1 passed"},
         {CROSS, "\"kdim\":null,\"vdim\":null", "\"kdim\":16,\"vdim\":16", NULL, "1 passed"},
         {CROSS, "\"kdim\":null", "\"kdim\":16", "key f32", "kdim is 16, and the last axis is not"},
+        {"torch:mha_causal_hint", "\"add_zero_attn\":0", "\"add_zero_attn\":1", NULL,
+         "1 passed"}, /* no query sees it */
+        {CROSS, "\"is_causal\":0", "\"is_causal\":1", "key f32 2 4 16", "is_causal with more queries than keys"},
+        {CROSS, "\"is_causal\":0", "\"is_causal\":1", "key f32 4 16", "is_causal with more queries than keys"},
         {MHA, "\"attrs\":{", "\"attrs\":{\"dropout\":0.1,", NULL, "dropout is 0.1: this is inference"},
         {MHA, "\"attrs\":{", "\"attrs\":{\"dropout\":0,", NULL, "1 passed"},
         {MHA, "\"attrs\":{", "\"attrs\":{\"dropout\":\"no\",", NULL, "dropout is not a number"},
