@@ -151,7 +151,16 @@ cl_int __wrap_clRetainMemObject(cl_mem memory) { return (void)memory, taken(); }
 cl_int __wrap_clReleaseMemObject(cl_mem memory) { return (void)memory, given_back(); }
 cl_int __wrap_clGetMemObjectInfo(cl_mem memory, cl_mem_info what, size_t room, INFO) {
     (void)memory;
-    return what == CL_MEM_SIZE ? GIVE(size_t, 64) : GIVE(cl_context, (cl_context)&things[CONTEXT]);
+    switch (what) {
+    case CL_MEM_SIZE:
+        return GIVE(size_t, 64);
+    case CL_MEM_FLAGS:
+        return GIVE(cl_mem_flags, CL_MEM_READ_WRITE);
+    case CL_MEM_ASSOCIATED_MEMOBJECT:
+        return GIVE(cl_mem, NULL);
+    default:
+        return GIVE(cl_context, (cl_context)&things[CONTEXT]);
+    }
 }
 cl_program __wrap_clCreateProgramWithSource(cl_context context, cl_uint count, const char **texts,
                                             const size_t *lengths, cl_int *code) {

@@ -105,7 +105,7 @@ Test(errors_views, blocks_that_are_not_whole_have_no_bytes) {
     SUCCEEDS(clattn_buffer_create(context, 34, &buffer));
     t.host = NULL;
     t.buffer = buffer;
-    FAILS(cla_view_storage(context, &t, "t"), CLATTN_E_SHAPE, "are not whole");
+    FAILS(cla_view_storage(context, &t, "t", CLA_READ), CLATTN_E_SHAPE, "are not whole");
     t.dtype = (clattn_dtype)31;
     FAILS(cla_view_range(&t, "t", &first, &end), CLATTN_E_DTYPE, "t: 31 is no dtype");
     clattn_buffer_destroy(buffer);

@@ -26,7 +26,7 @@ static clattn_status take_state(cla_problem *p, const clattn_tensor *t) {
         return cla_error(CLATTN_E_DTYPE, "state: is %s, but the sums here are %s, and so is it",
                          clattn_dtype_name(t->dtype), clattn_dtype_name(p->dtype));
     p->state = lifted;
-    status = cla_view_storage(NULL, t, "state");
+    status = cla_view_storage(NULL, t, "state", CLA_READ);
     return status == CLATTN_OK ? cla_state_check(p) : status;
 }
 
@@ -44,9 +44,9 @@ static clattn_status check_type(const cla_problem *p, const clattn_tensor *t, co
     return CLATTN_OK;
 }
 
-/* t as a tensor of rank 4; `of`: what it is the gradient by, as the caller gave it. */
+/* t as a tensor of rank 4; `of`: what it is the gradient by, as the caller gave it; `use` as in cla_view_storage. */
 static clattn_status take(const cla_problem *p, const clattn_tensor *t, const char *name, const clattn_tensor *of,
-                          clattn_tensor *out) {
+                          int use, clattn_tensor *out) {
     char text[TEXT], other[TEXT];
     clattn_status status = cla_view_check(t, name);
     if (status == CLATTN_OK)
@@ -57,7 +57,7 @@ static clattn_status take(const cla_problem *p, const clattn_tensor *t, const ch
         return cla_error(CLATTN_E_SHAPE, "%s %s: should be %s, as %s", name, cla_shape_text(t, text, TEXT),
                          cla_shape_text(of, other, TEXT), name + 2);
     *out = cla_view_lift(t);
-    return cla_view_storage(NULL, t, name);
+    return cla_view_storage(NULL, t, name, use);
 }
 
 /* d_bias keeps its sizes of 1, where everything is summed up. */
@@ -80,14 +80,7 @@ static clattn_status take_gradient(cla_problem *p, const gradient *g) {
         return CLATTN_OK;
     if (!cla_present(g->of))
         return cla_error(CLATTN_E_ARGUMENT, "%s: there is no %s; leave it out", g->name, g->name + 2);
-    const clattn_status status = take(p, g->t, g->name, g->of, g->out);
-    if (status != CLATTN_OK)
-        return status;
-    if (cla_view_overlaps(g->t))
-        return cla_error(CLATTN_E_SHAPE,
-                         "%s: its strides make elements share a place; an output may not broadcast or overlap itself",
-                         g->name);
-    return CLATTN_OK;
+    return take(p, g->t, g->name, g->of, CLA_WRITTEN, g->out);
 }
 
 /* No gradient may lie over an input or another gradient. Of the views that the caller gave: a broadcast one is dense
@@ -124,7 +117,8 @@ clattn_status cla_gradients_take(cla_problem *p, const clattn_attention_backward
               "block_table: the backward pass takes keys in one piece, not in pages");
     CLA_CHECK(cla_present(&args->d_o), CLATTN_E_ARGUMENT, "d_o: is missing; it is the gradient of the loss by o");
     CLA_TRY(take_state(p, &f->state));
-    CLA_TRY(take(p, &args->d_o, "d_o", &f->o, &p->d_o));
+    CLA_TRY(cla_view_storage(NULL, &f->o, "o", CLA_READ));
+    CLA_TRY(take(p, &args->d_o, "d_o", &f->o, CLA_READ, &p->d_o));
     for (int i = 0; i < GRADIENTS; i++) {
         any = any || cla_present(list[i].t);
         CLA_TRY(take_gradient(p, &list[i]));

@@ -69,7 +69,7 @@ static clattn_status take_main(const clattn_tensor *t, const char *name, int ran
                          clattn_dtype_name(t->dtype),
                          cla_is_quantised(t->dtype) ? ", and q8_0 and q4_0 as k and v" : "");
     *out = cla_view_lift(t);
-    return cla_view_storage(NULL, t, name);
+    return cla_view_storage(NULL, t, name, *name == 'o' ? 0 : CLA_READ); /* o: written, or read by the backward pass */
 }
 
 static clattn_status take_shapes(cla_problem *p, const clattn_attention_args *args) {
@@ -136,7 +136,7 @@ static clattn_status take_mask(const clattn_tensor *t, const char *name, const c
             out->stride[i] = 0;
         out->shape[i] = want[i];
     }
-    return cla_view_storage(NULL, t, name);
+    return cla_view_storage(NULL, t, name, CLA_READ);
 }
 
 static clattn_status take_masks(cla_problem *p, const clattn_attention_args *args) {
@@ -220,7 +220,7 @@ static clattn_status take_sinks(cla_problem *p, const clattn_attention_args *arg
         return cla_error(CLATTN_E_SHAPE, "sinks: have stride %lld; give them one after another",
                          (long long)t->stride[0]);
     p->sinks = cla_view_lift(t);
-    return cla_view_storage(NULL, t, "sinks");
+    return cla_view_storage(NULL, t, "sinks", CLA_READ);
 }
 
 /* Which weights are dropped follows from one number of 64 bits: each offset moves it far. */

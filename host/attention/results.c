@@ -9,14 +9,6 @@
 
 enum { TEXT = 200 };
 
-static clattn_status check_output(const clattn_tensor *t, const char *name) {
-    if (cla_view_overlaps(t))
-        return cla_error(CLATTN_E_SHAPE,
-                         "%s: its strides make elements share a place; an output may not broadcast or overlap itself",
-                         name);
-    return CLATTN_OK;
-}
-
 /* No output may lie over an input or another output: kernels read inputs after they have begun to write. */
 static clattn_status check_apart(const clattn_attention_args *a) {
     enum { OUTPUTS = 6, TENSORS = 13 };
@@ -54,8 +46,7 @@ static clattn_status take_output(const clattn_tensor *t, const char *name, const
                          cla_shape_text(&wanted, other, TEXT));
     }
     *out = lifted;
-    status = cla_view_storage(NULL, t, name);
-    return status == CLATTN_OK ? check_output(t, name) : status;
+    return cla_view_storage(NULL, t, name, CLA_WRITTEN);
 }
 
 /* The rows of weights along an axis, each at most once; copied. */
@@ -125,7 +116,7 @@ clattn_status cla_results_take(cla_problem *p, const clattn_attention_args *args
               "column_sums: of sequences whose keys lie in pages are not supported; give the queries as [B, H, N, D], "
               "or the keys in one piece");
     const int64_t state[4] = {batches, p->H, p->q.shape[2], 2};
-    CLA_TRY(check_output(&args->o, "o"));
+    CLA_TRY(cla_view_storage(NULL, &args->o, "o", CLA_WRITTEN));
     CLA_TRY(take_form(p, args));
     const int64_t weights[4] = {p->B, p->mean ? 1 : p->head_count, p->row_count, p->M};
     CLA_TRY(take_output(&args->weights, "weights", p, 0, weights, &p->weights));

@@ -30,7 +30,7 @@ clattn_status cla_check_storage(const clattn_context *context, const clattn_tens
     char full[100];
     snprintf(full, sizeof full, "%s: %s", module, name);
     CLA_TRY(cla_view_check(t, full));
-    CLA_TRY(cla_view_storage(context, t, full));
+    CLA_TRY(cla_view_storage(context, t, full, 0)); /* operations refuse what may not be read or written */
 done:
     return status;
 }

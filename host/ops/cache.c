@@ -325,7 +325,7 @@ static clattn_status take_queries(clattn_context *context, append *a) {
     char text[200];
     if (!cla_present(&a->args->q))
         goto done;
-    CLA_TRY(cla_operand_take(context, &a->args->q, "q", CLA_OPERAND_OUTPUT, q));
+    CLA_TRY(cla_operand_take(context, &a->args->q, "q", CLA_OPERAND_OUTPUT | CLA_OPERAND_CHANGED, q));
     CLA_CHECK(a->present[0] && q->shape[0] == a->B && q->shape[2] == a->L && q->shape[3] == k->shape[3], CLATTN_E_SHAPE,
               "q %s: should be [%lld, heads, %lld, %lld], as k", cla_shape_text(q, text, sizeof text), (long long)a->B,
               (long long)a->L, (long long)(a->present[0] ? k->shape[3] : 0));

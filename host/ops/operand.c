@@ -32,12 +32,12 @@ clattn_status cla_operand_check(clattn_context *context, const clattn_tensor *t,
     CLA_CHECK(t->rank != 0, CLATTN_E_ARGUMENT, "%s: is missing", name);
     CLA_TRY(cla_view_check(t, name));
     CLA_TRY(check_type(t, name, kind));
-    CLA_TRY(cla_view_storage(context, t, name));
+    CLA_TRY(cla_view_storage(context, t, name,
+                             (kind & CLA_OPERAND_OUTPUT ? CLA_WRITTEN : CLA_READ) |
+                                 (kind & CLA_OPERAND_CHANGED ? CLA_READ : 0)));
     for (int i = 0; i < t->rank; i++)
         CLA_CHECK(t->shape[i] <= MOST, CLATTN_E_SHAPE, "%s %s: axis %d is too long; %d is the most", name,
                   cla_shape_text(t, text, sizeof text), i, MOST);
-    CLA_CHECK(!(kind & CLA_OPERAND_OUTPUT) || !cla_view_overlaps(t), CLATTN_E_SHAPE,
-              "%s: its strides make elements share a place; an output may not broadcast or overlap itself", name);
 done:
     return status;
 }
@@ -56,22 +56,12 @@ done:
 
 static clattn_status check_apart(const clattn_tensor *in, const char *in_name, const clattn_tensor *out,
                                  const char *out_name, bool may_be_same) {
-    clattn_status status = CLATTN_OK;
-    int64_t first[2], end[2];
-    CLA_TRY(cla_view_bytes(in, in_name, &first[0], &end[0]));
-    CLA_TRY(cla_view_bytes(out, out_name, &first[1], &end[1]));
-    if (in->buffer != out->buffer || end[0] == 0 || end[1] == 0)
-        goto done;
-    if (!in->buffer) { /* host arrays: by address */
-        const intptr_t shift = (intptr_t)in->host - (intptr_t)out->host;
-        first[0] += shift;
-        end[0] += shift;
-    }
-    const bool same = may_be_same && cla_view_same_layout(in, out) && first[0] == first[1];
-    CLA_CHECK(same || end[0] <= first[1] || end[1] <= first[0], CLATTN_E_ARGUMENT, "%s: shares memory with %s; %s",
-              out_name, in_name, may_be_same ? "it may be the same view, or apart" : "give it memory of its own");
-done:
-    return status;
+    cla_extent x, y;
+    if (!cla_view_extent(in, &x) || !cla_view_extent(out, &y) || x.memory != y.memory || x.end <= y.begin ||
+        y.end <= x.begin || (may_be_same && cla_view_same_layout(in, out) && x.begin == y.begin))
+        return CLATTN_OK;
+    return cla_error(CLATTN_E_ARGUMENT, "%s: shares memory with %s; %s", out_name, in_name,
+                     may_be_same ? "it may be the same view, or apart" : "give it memory of its own");
 }
 
 clattn_status cla_operand_same_or_apart(const clattn_tensor *in, const char *in_name, const clattn_tensor *out,

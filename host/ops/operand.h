@@ -9,7 +9,8 @@ typedef enum cla_operand {
     CLA_OPERAND_FLOATS = 0, /* f32, f64, f16, bf16 */
     CLA_OPERAND_BLOCKS = 1, /* q8_0 and q4_0 too, and q4_1 as an input */
     CLA_OPERAND_OUTPUT = 2, /* its elements share no place */
-    CLA_OPERAND_INTS = 4    /* i32 and i64 instead */
+    CLA_OPERAND_INTS = 4,   /* i32 and i64 instead */
+    CLA_OPERAND_CHANGED = 8 /* an output that is read too */
 } cla_operand;
 
 /* Present, of a right type, with storage that reaches far enough, in this context. No axis is longer than int counts.

@@ -33,7 +33,8 @@ static clattn_status take(clattn_context *context, cla_step *a, const char *what
         const bool written = i != GRADIENT && i != FACTOR;
         if (!names[i] || (i == FACTOR && all[i]->rank == 0))
             continue;
-        CLA_TRY(cla_operand_check(context, all[i], names[i], written ? CLA_OPERAND_OUTPUT : CLA_OPERAND_FLOATS));
+        CLA_TRY(cla_operand_check(context, all[i], names[i],
+                                  written ? CLA_OPERAND_OUTPUT | CLA_OPERAND_CHANGED : CLA_OPERAND_FLOATS));
         if (i != FACTOR)
             CLA_TRY(cla_operand_same_shape(all[i], names[i], &a->parameter, "parameter"));
         for (int other = 0; other < i; other++)

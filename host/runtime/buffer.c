@@ -33,8 +33,11 @@ static clattn_status make_memory(clattn_buffer *b, cl_mem_flags flags, void *hos
     char what[80];
     if (b->bytes > 0)
         b->memory = clCreateBuffer(b->context->cl, flags, b->bytes, host, &code);
-    if (code == CL_SUCCESS)
+    if (code == CL_SUCCESS) {
+        b->origin = host && flags & CL_MEM_USE_HOST_PTR ? (cla_origin){.at = (uintptr_t)host}
+                                                        : (cla_origin){.memory = b->memory};
         return CLATTN_OK;
+    }
     b->memory = NULL;
     snprintf(what, sizeof what, "buffer of %zu bytes", b->bytes);
     return cla_cl_error(code, what);
@@ -52,6 +55,7 @@ static clattn_status create(clattn_context *context, const void *data, size_t by
     } else {
         CLA_TRY(cla_alloc_aligned(bytes, "buffer", &b->host));
         b->owns_host = true;
+        b->origin.at = (uintptr_t)b->host;
         if (data && bytes > 0)
             memcpy(b->host, data, bytes);
     }
@@ -97,7 +101,7 @@ clattn_status cla_buffer_wrap(clattn_context *context, void *host, size_t bytes,
     if (context->cl)
         CLA_TRY(make_memory(b, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, host));
     else
-        b->host = host;
+        b->host = host, b->origin.at = (uintptr_t)host;
     *buffer = b;
     b = NULL;
 done:
@@ -131,6 +135,36 @@ done:
     return status;
 }
 
+static cl_int ask(cl_mem memory, cl_mem_info what, void *value, size_t bytes) {
+    return clGetMemObjectInfo(memory, what, bytes, value, NULL);
+}
+
+/* Of a part of a memory object, the whole and the place in it; of one over a host array, the array. */
+static clattn_status find_origin(cl_mem memory, cla_origin *origin) {
+    clattn_status status = CLATTN_OK;
+    cl_mem whole = NULL;
+    cl_mem_flags flags = 0, more = 0;
+    size_t offset = 0;
+    void *host = NULL;
+    CLA_TRY_CL(ask(memory, CL_MEM_FLAGS, &flags, sizeof flags), "flags of the memory object");
+    CLA_TRY_CL(ask(memory, CL_MEM_ASSOCIATED_MEMOBJECT, &whole, sizeof(cl_mem)), "whole of the memory object");
+    if (whole) { /* what a part's flags leave out is as the whole's */
+        CLA_TRY_CL(ask(memory, CL_MEM_OFFSET, &offset, sizeof offset), "offset of the memory object");
+        CLA_TRY_CL(ask(whole, CL_MEM_FLAGS, &more, sizeof more), "flags of the whole memory object");
+        flags |= more;
+    } else {
+        whole = memory;
+    }
+    if (flags & CL_MEM_USE_HOST_PTR)
+        CLA_TRY_CL(ask(whole, CL_MEM_HOST_PTR, &host, sizeof(void *)), "host array of the memory object");
+    *origin = (cla_origin){.memory = host ? NULL : whole,
+                           .at = (uintptr_t)host + offset,
+                           .read_only = flags & CL_MEM_READ_ONLY,
+                           .write_only = flags & CL_MEM_WRITE_ONLY};
+done:
+    return status;
+}
+
 clattn_status clattn_buffer_from_opencl(clattn_context *context, cl_mem memory, clattn_buffer **buffer) {
     clattn_status status = CLATTN_OK;
     clattn_buffer *b = NULL;
@@ -140,11 +174,12 @@ clattn_status clattn_buffer_from_opencl(clattn_context *context, cl_mem memory, 
     *buffer = NULL;
     CLA_CHECK(context && memory, CLATTN_E_ARGUMENT, "buffer_from_opencl: %s is NULL", context ? "memory" : "context");
     CLA_CHECK(context->cl, CLATTN_E_UNSUPPORTED, "buffer_from_opencl: the cpu context holds no OpenCL memory");
-    CLA_TRY_CL(clGetMemObjectInfo(memory, CL_MEM_SIZE, sizeof bytes, &bytes, NULL), "size of the memory object");
-    CLA_TRY_CL(clGetMemObjectInfo(memory, CL_MEM_CONTEXT, sizeof owner, &owner, NULL), "context of the memory object");
+    CLA_TRY_CL(ask(memory, CL_MEM_SIZE, &bytes, sizeof bytes), "size of the memory object");
+    CLA_TRY_CL(ask(memory, CL_MEM_CONTEXT, &owner, sizeof(cl_context)), "context of the memory object");
     CLA_CHECK(owner == context->cl, CLATTN_E_ARGUMENT, "buffer_from_opencl: the memory belongs to another cl_context");
     CLA_TRY(new_buffer(context, bytes, &b));
     b->in_place = true; /* not counted */
+    CLA_TRY(find_origin(memory, &b->origin));
     CLA_TRY_CL(clRetainMemObject(memory), "clRetainMemObject");
     b->memory = memory;
     *buffer = b;
@@ -218,6 +253,7 @@ done:
     return status;
 }
 
+const cla_origin *cla_buffer_origin(const clattn_buffer *buffer) { return &buffer->origin; }
 void *cla_buffer_host(const clattn_buffer *buffer) { return buffer ? buffer->host : NULL; }
 clattn_context *clattn_buffer_context(const clattn_buffer *buffer) { return buffer ? buffer->context : NULL; }
 bool cla_context_is_cpu(const clattn_context *context) { return context->cl == NULL; }

@@ -5,6 +5,7 @@
 
 #include "runtime/buffer.h"
 #include "runtime/cl_error.h"
+#include "tensor/view.h"
 #include <clattn/context.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -42,7 +43,8 @@ struct clattn_buffer {
     void *host;    /* the storage on the `cpu` context */
     size_t bytes;
     bool owns_host;
-    bool in_place; /* over a host array of the caller's */
+    bool in_place; /* over memory of the caller's */
+    cla_origin origin;
 };
 
 /* Fills an info; false when a query fails. */

@@ -180,14 +180,20 @@ clattn_status cla_view_bytes(const clattn_tensor *t, const char *name, int64_t *
     return status;
 }
 
-clattn_status cla_view_storage(const clattn_context *context, const clattn_tensor *t, const char *name) {
+clattn_status cla_view_storage(const clattn_context *context, const clattn_tensor *t, const char *name, int use) {
     clattn_status status = CLATTN_OK;
     int64_t first, end;
     CLA_CHECK(!t->buffer || !t->host, CLATTN_E_ARGUMENT, "%s: has both a buffer and a host array; give one", name);
     CLA_CHECK(t->buffer || t->host || clattn_tensor_elements(t) == 0, CLATTN_E_ARGUMENT,
               "%s: has neither a buffer nor a host array", name);
+    CLA_CHECK(!(use & CLA_WRITTEN) || !cla_view_overlaps(t), CLATTN_E_SHAPE,
+              "%s: its strides make elements share a place; an output may not broadcast or overlap itself", name);
     if (!t->buffer)
         goto done;
+    CLA_CHECK(!(use & CLA_WRITTEN) || !cla_buffer_origin(t->buffer)->read_only, CLATTN_E_ARGUMENT,
+              "%s: is written, and its memory object is CL_MEM_READ_ONLY", name);
+    CLA_CHECK(!(use & CLA_READ) || !cla_buffer_origin(t->buffer)->write_only, CLATTN_E_ARGUMENT,
+              "%s: is read, and its memory object is CL_MEM_WRITE_ONLY", name);
     CLA_CHECK(!context || clattn_buffer_context(t->buffer) == context, CLATTN_E_ARGUMENT,
               "%s: its buffer belongs to another context", name);
     CLA_TRY(cla_view_bytes(t, name, &first, &end));
@@ -217,35 +223,26 @@ bool cla_view_overlaps(const clattn_tensor *t) {
     return false;
 }
 
-/* The memory of a view, of a device or the host: from byte begin to end. Only dense views take all of it. */
-typedef struct {
-    const void *storage;
-    uintptr_t begin, end;
-    bool dense;
-} stretch;
-
-static bool stretch_of(const clattn_tensor *t, stretch *s) {
+bool cla_view_extent(const clattn_tensor *t, cla_extent *extent) {
+    const cla_origin *origin = t->buffer ? cla_buffer_origin(t->buffer) : &(cla_origin){.at = (uintptr_t)t->host};
     int64_t first, end;
-    const int64_t n = t->rank > 0 ? clattn_tensor_elements(t) : 0;
-    const uintptr_t base = t->buffer ? 0 : (uintptr_t)t->host;
-    if (n <= 0 || cla_view_bytes(t, "a tensor", &first, &end) != CLATTN_OK)
+    if (t->rank == 0 || clattn_tensor_elements(t) <= 0 || cla_view_bytes(t, "a tensor", &first, &end) != CLATTN_OK)
         return false;
-    *s = (stretch){.storage = t->buffer,
-                   .begin = base + (uintptr_t)first,
-                   .end = base + (uintptr_t)end,
-                   .dense = (size_t)(end - first) == clattn_dtype_bytes(t->dtype, (size_t)n)};
+    *extent = (cla_extent){
+        .memory = origin->memory, .begin = origin->at + (uintptr_t)first, .end = origin->at + (uintptr_t)end};
     return true;
 }
 
-static bool holds_an_end(const stretch *x, const stretch *y) {
-    return (y->begin >= x->begin && y->begin < x->end) || (y->end > x->begin && y->end <= x->end);
+/* The view t of bytes x takes all of its bytes and holds an end of the other one. */
+static bool holds_an_end(const clattn_tensor *t, const cla_extent *x, const cla_extent *y) {
+    return x->end - x->begin == clattn_dtype_bytes(t->dtype, (size_t)clattn_tensor_elements(t)) &&
+           ((y->begin >= x->begin && y->begin < x->end) || (y->end > x->begin && y->end <= x->end));
 }
 
 bool cla_view_meets(const clattn_tensor *a, const clattn_tensor *b) {
-    stretch x, y;
-    return stretch_of(a, &x) && stretch_of(b, &y) && x.storage == y.storage &&
-           (x.begin == y.begin || x.end == y.end || (x.dense && holds_an_end(&x, &y)) ||
-            (y.dense && holds_an_end(&y, &x)));
+    cla_extent x, y;
+    return cla_view_extent(a, &x) && cla_view_extent(b, &y) && x.memory == y.memory &&
+           (x.begin == y.begin || x.end == y.end || holds_an_end(a, &x, &y) || holds_an_end(b, &y, &x));
 }
 
 clattn_tensor cla_view_lift(const clattn_tensor *t) {
