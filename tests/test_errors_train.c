@@ -154,7 +154,8 @@ Test(errors_train, cross_entropy) {
     LOSS(CLATTN_E_ARGUMENT, "targets: number 2 is 2, and logits have 2 classes", a.logits = mat(0, 3, 2),
          a.d_logits = mat(3, 3, 2));
     LOSS(CLATTN_E_LIMIT, "4294967296 rows", a.logits = repeated(3, 65536, 65536, 4),
-         a.targets = as_type(repeated(2, 65536, 65536, 1), CLATTN_I32),
+         a.targets = as_type(repeated(2, 65536, 65536, 1), CLATTN_I32), a.row_losses.rank = a.d_logits.rank = 0);
+    LOSS(CLATTN_E_ARGUMENT, "loss, row_losses and d_logits are missing; ask for one at least",
          a.loss.rank = a.row_losses.rank = a.d_logits.rank = 0);
     LOSS(CLATTN_E_ARGUMENT, "targets: number 1 is -1", a.targets.host = (void *)(uintptr_t)bad_ids, a.has_ignore = true,
          a.ignore = -100);

@@ -98,8 +98,9 @@ Test(sums, scratch_beyond_all_memory_is_a_named_error) {
             .x = x, .d_y = x, .d_weight = clattn_tensor_host(&d_weight, CLATTN_F64, 1, one)};
         if (info.has_f64)
             FAILS(clattn_norm_backward(context, &norm), CLATTN_E_LIMIT, "more than memory can be");
+        const clattn_tensor loss = clattn_tensor_host(&d_weight, CLATTN_F32, 1, one);
         const clattn_status status =
-            clattn_cross_entropy(context, &(clattn_cross_entropy_args){.logits = x, .targets = ids});
+            clattn_cross_entropy(context, &(clattn_cross_entropy_args){.logits = x, .targets = ids, .loss = loss});
         cr_expect(status == CLATTN_E_LIMIT || status == CLATTN_E_MEMORY, "%s: %d", on[d], (int)status);
         clattn_buffer_destroy(buffer);
         clattn_context_destroy(context);

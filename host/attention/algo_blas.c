@@ -346,7 +346,6 @@ const cla_algorithm cla_algo_blas = {.name = "blas",
                                      .unit_inner = true,
                                      .sums_type = true,
                                      .weights = true,
-                                     .dropout = true,
                                      .create = create,
                                      .execute = execute,
                                      .destroy = destroy};

@@ -227,7 +227,6 @@ const cla_algorithm cla_algo_fused_tiles = {
     .unit_inner = true,
     .blocks = true,
     .pages = true,
-    .dropout = true,
     .variants = variants,
     .create = create,
     .execute = execute,

@@ -46,15 +46,6 @@ size_t clattn_backward_algorithm_count(void) { return BACKWARD; }
 const char *clattn_backward_algorithm_name(size_t index) { return name_at(true, index); }
 const char *clattn_backward_algorithm_summary(size_t index) { return summary_at(true, index); }
 
-bool cla_algorithm_can(const cla_algorithm *algorithm, const cla_problem *p, const clattn_device_info *device,
-                       char *reason, size_t reason_bytes) {
-    if (!algorithm->applies(p, device, reason, reason_bytes))
-        return false;
-    if (p->dropout > 0 && !algorithm->dropout)
-        snprintf(reason, reason_bytes, "drops no weights");
-    return !(p->dropout > 0) || algorithm->dropout;
-}
-
 /* The others, where one was asked for by name. */
 static void refuse_others(const cla_problem *p, const clattn_device_info *device, size_t chosen, cla_str *text) {
     for (size_t i = 0; i < count_of(p->backward); i++) {
@@ -62,8 +53,7 @@ static void refuse_others(const cla_problem *p, const clattn_device_info *device
         const cla_algorithm *other = cla_algorithm_at(p->backward, i);
         if (i != chosen)
             cla_str_append(text, "not %s: %s\n", other->name,
-                           cla_algorithm_can(other, p, device, reason, sizeof reason) ? "it was not asked for"
-                                                                                      : reason);
+                           other->applies(p, device, reason, sizeof reason) ? "it was not asked for" : reason);
     }
 }
 
@@ -73,7 +63,7 @@ static clattn_status named(const cla_problem *p, const clattn_device_info *devic
     for (size_t i = 0; i < count_of(p->backward); i++) {
         const cla_algorithm *one = cla_algorithm_at(p->backward, i);
         if (strcmp(one->name, name) == 0) {
-            if (!cla_algorithm_can(one, p, device, reason, sizeof reason))
+            if (!one->applies(p, device, reason, sizeof reason))
                 return cla_error(CLATTN_E_UNSUPPORTED, "algorithm %s: %s", name, reason);
             *algorithm = one;
             cla_str_append(text, "algorithm %s: asked for by name\n", name);
@@ -116,7 +106,7 @@ clattn_status cla_algorithm_choose(const cla_problem *p, const clattn_device_inf
         const cla_algorithm *one = cla_algorithm_at(p->backward, i);
         if (refused >> i & 1)
             snprintf(reasons[i], CLA_REASON, "it fails here");
-        if (refused >> i & 1 || !cla_algorithm_can(one, p, device, reasons[i], CLA_REASON))
+        if (refused >> i & 1 || !one->applies(p, device, reasons[i], CLA_REASON))
             continue;
         const bool suits = one->suits(p, device, reasons[i], CLA_REASON);
         if (tuned && strcmp(one->name, tuned->value) == 0)

@@ -229,7 +229,6 @@ const cla_algorithm cla_backward_blas = {.name = "blas",
                                          .suits = suits,
                                          .unit_inner = true,
                                          .sums_type = true,
-                                         .dropout = true,
                                          .create = create,
                                          .execute = execute,
                                          .destroy = destroy};

@@ -426,7 +426,6 @@ const cla_algorithm cla_backward_fused_lanes = {.name = "fused_lanes",
                                                 .applies = applies,
                                                 .suits = suits,
                                                 .unit_inner = true,
-                                                .dropout = true,
                                                 .create = create,
                                                 .execute = execute,
                                                 .destroy = destroy};

@@ -330,7 +330,6 @@ const cla_algorithm cla_backward_fused_tiles = {.name = "fused_tiles",
                                                 .suits = cla_tiles_suits,
                                                 .unit_inner = true,
                                                 .blocks = true,
-                                                .dropout = true,
                                                 .create = create,
                                                 .execute = execute,
                                                 .destroy = destroy};

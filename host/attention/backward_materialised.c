@@ -494,7 +494,6 @@ const cla_algorithm cla_backward_materialised = {.name = "materialised",
                                                  .suits = suits,
                                                  .unit_inner = true,
                                                  .sums_type = true,
-                                                 .dropout = true,
                                                  .create = create,
                                                  .execute = execute,
                                                  .destroy = destroy};

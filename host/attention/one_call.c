@@ -71,7 +71,7 @@ static clattn_status judge(clattn_context *context, cla_problem *p, size_t index
     clattn_status status = CLATTN_OK;
     const cla_algorithm *algorithm = cla_algorithm_at(p->backward, index);
     CLA_CHECK(algorithm, CLATTN_E_ARGUMENT, "algorithm_applies: there is no algorithm %zu", index);
-    *applies = cla_algorithm_can(algorithm, p, cla_context_device(context), text, sizeof text);
+    *applies = algorithm->applies(p, cla_context_device(context), text, sizeof text);
     if (!*applies && reason) { /* the thread has one text */
         cla_error(CLATTN_E_UNSUPPORTED, "%s", text);
         *reason = clattn_last_error();

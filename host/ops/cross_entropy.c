@@ -77,6 +77,8 @@ static clattn_status take(clattn_context *context, const clattn_cross_entropy_ar
         CLA_TRY(cla_operand_same_shape(&a->d_logits, "d_logits", &a->logits, "logits"));
     clattn_tensor *const floats[] = {&a->logits, &a->loss, &a->row_losses, &a->d_logits};
     CLA_TRY(cla_operand_sums(context, "cross_entropy", floats, 4, &a->dtype));
+    CLA_CHECK(cla_present(&a->loss) || cla_present(&a->row_losses) || cla_present(&a->d_logits), CLATTN_E_ARGUMENT,
+              "cross_entropy: loss, row_losses and d_logits are missing; ask for one at least");
     a->outer = a->logits.rank - 1;
     clattn_tensor *const walked[] = {&a->logits, &a->targets, &a->row_losses, &a->d_logits};
     cla_walk_merge(walked, 4, &a->outer);

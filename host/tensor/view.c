@@ -76,7 +76,9 @@ clattn_tensor clattn_tensor_split(clattn_tensor t, int axis, int64_t outer) {
 
 int64_t clattn_tensor_elements(const clattn_tensor *t) {
     int64_t n = 1;
-    if (!t || t->rank < 0 || t->rank > CLATTN_MAX_RANK)
+    if (!t)
+        return 0;
+    if (t->rank < 0 || t->rank > CLATTN_MAX_RANK)
         return -1;
     for (int i = 0; i < t->rank; i++)
         if (t->shape[i] == 0)

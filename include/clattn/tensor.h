@@ -73,7 +73,7 @@ CLATTN_API clattn_tensor clattn_tensor_permute(clattn_tensor t, const int *axes)
 CLATTN_API clattn_tensor clattn_tensor_slice(clattn_tensor t, int axis, int64_t begin, int64_t count);
 /* Splits an axis of size outer * inner in two, [outer, inner]: E into [H, D]. */
 CLATTN_API clattn_tensor clattn_tensor_split(clattn_tensor t, int axis, int64_t outer);
-/* Product of the shape; -1 when it overflows or the rank is not valid. */
+/* Product of the shape; -1 when it overflows or the rank is not valid; 0 of NULL. */
 CLATTN_API int64_t clattn_tensor_elements(const clattn_tensor *t);
 
 #ifdef __cplusplus

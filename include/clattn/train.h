@@ -137,7 +137,7 @@ CLATTN_API clattn_status clattn_sum(clattn_context *context, const clattn_sum_ar
 /* How rows become one loss. */
 typedef enum clattn_loss_reduction { CLATTN_LOSS_MEAN = 0, CLATTN_LOSS_SUM } clattn_loss_reduction;
 
-/* Of clattn_cross_entropy. One of loss, row_losses and d_logits is asked for at least. */
+/* Of clattn_cross_entropy. One of loss, row_losses and d_logits is asked for at least; none is CLATTN_E_ARGUMENT. */
 typedef struct clattn_cross_entropy_args {
     clattn_tensor logits;            /* [..., C] */
     clattn_tensor targets;           /* [...] of i32 or i64: the class of each row */
