@@ -81,6 +81,8 @@ bool cla_check_known(cla_check_case *c, const char *const *attrs, const char *co
             return cla_check_error(c, "the attribute %s is not known", x->string ? x->string : "without a name");
     }
     cJSON_ArrayForEach(x, cJSON_GetObjectItemCaseSensitive(c->json, "in")) {
+        if (cJSON_IsString(x) && !*x->valuestring) /* as ONNX names one that is left out */
+            continue;
         if (!cJSON_IsString(x) || !is_in(x->valuestring, inputs))
             return cla_check_error(c, "the input %s is not known",
                                    cJSON_IsString(x) ? x->valuestring : "without a name");
@@ -162,18 +164,22 @@ clattn_array *cla_check_read_raw(cla_check_case *c, cla_check_job *job, const ch
     return array;
 }
 
-clattn_array *cla_check_read(cla_check_case *c, cla_check_job *job, const char *name) {
-    clattn_array *array = cla_check_read_raw(c, job, name);
-    if (!array || !cla_is_float(array->dtype) || array->dtype == job->dtype)
-        return array;
+bool cla_check_convert(cla_check_case *c, clattn_array *array, clattn_dtype dtype) {
     clattn_array converted;
-    if (clattn_array_convert(array, job->dtype, &converted) != CLATTN_OK) {
-        cla_check_error(c, "%s", clattn_last_error());
-        return NULL;
-    }
+    if (array->dtype == dtype)
+        return true;
+    if (clattn_array_convert(array, dtype, &converted) != CLATTN_OK)
+        return cla_check_error(c, "%s", clattn_last_error());
     clattn_array_free(array);
     *array = converted;
-    return array;
+    return true;
+}
+
+clattn_array *cla_check_read(cla_check_case *c, cla_check_job *job, const char *name) {
+    clattn_array *array = cla_check_read_raw(c, job, name);
+    if (!array || !cla_is_float(array->dtype))
+        return array;
+    return cla_check_convert(c, array, job->dtype) ? array : NULL;
 }
 
 bool cla_check_same_shape(const clattn_array *a, const clattn_array *b) {

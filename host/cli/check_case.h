@@ -128,6 +128,8 @@ bool cla_check_dtype_of(cla_check_case *c, const char *tensor, clattn_dtype *dty
 clattn_array *cla_check_read(cla_check_case *c, cla_check_job *job, const char *name);
 /* As it is in the file. */
 clattn_array *cla_check_read_raw(cla_check_case *c, cla_check_job *job, const char *name);
+/* An array of the job, into another type. */
+bool cla_check_convert(cla_check_case *c, clattn_array *array, clattn_dtype dtype);
 clattn_array *cla_check_new_array(cla_check_case *c, cla_check_job *job, clattn_dtype dtype, int rank,
                                   const int64_t *shape);
 bool cla_check_same_shape(const clattn_array *a, const clattn_array *b);

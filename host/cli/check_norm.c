@@ -35,14 +35,7 @@ static bool read_stash(cla_check_case *c, clattn_dtype *stash) {
 
 /* x is cast to the stash type before all else. f16 and bf16 need not be, for f32: sums are f32 then. */
 static bool cast(cla_check_case *c, clattn_array *x, clattn_dtype stash) {
-    clattn_array converted;
-    if (x->dtype == stash || (stash == CLATTN_F32 && x->dtype != CLATTN_F64))
-        return true;
-    if (clattn_array_convert(x, stash, &converted) != CLATTN_OK)
-        return cla_check_error(c, "%s", clattn_last_error());
-    clattn_array_free(x);
-    *x = converted;
-    return true;
+    return (stash == CLATTN_F32 && x->dtype != CLATTN_F64) || cla_check_convert(c, x, stash);
 }
 
 static clattn_status call_norm(clattn_context *context, const cla_check_job *job) {
@@ -95,6 +88,7 @@ static bool want_norm(cla_check_case *c, cla_check_job *job, const clattn_array 
     return true;
 }
 
+/* The result has the type of x, or, as RMSNormalization has it, that of the scale. */
 static bool build(cla_check_case *c, const char *scale, const char *bias) {
     clattn_dtype dtype, stash = CLATTN_F32;
     if (!cla_check_dtype_of(c, "X", &dtype) || !read_stash(c, &stash))
@@ -102,7 +96,8 @@ static bool build(cla_check_case *c, const char *scale, const char *bias) {
     cla_check_job *job = cla_check_job_of(c, dtype);
     clattn_array *x = job ? cla_check_read_raw(c, job, "X") : NULL;
     const clattn_array *weight = x ? cla_check_read_raw(c, job, scale) : NULL;
-    const clattn_array *y = weight ? cla_check_new_array(c, job, dtype, x->rank, x->shape) : NULL;
+    const clattn_array *y =
+        weight ? cla_check_new_array(c, job, bias ? dtype : weight->dtype, x->rank, x->shape) : NULL;
     if (!y || !cast(c, x, stash) || !set_norm(c, job, x))
         return false;
     job->norm.x = clattn_array_tensor(x);

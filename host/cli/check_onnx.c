@@ -162,15 +162,18 @@ static bool load(onnx_case *x) {
     return make_output(x, q);
 }
 
-/* A last axis that is short excludes the missing keys, and one of 1 is short, too. */
+/* A last axis that is short excludes the missing keys, and one of 1 is short, too. Integers are added. */
 static bool load_mask(onnx_case *x) {
     if (!cla_check_has_input(x->c, "attn_mask"))
         return true;
-    const clattn_array *mask = cla_check_read_raw(x->c, x->job, "attn_mask");
+    clattn_array *mask = cla_check_read_raw(x->c, x->job, "attn_mask");
     if (!mask)
         return false;
     if (mask->rank == 0)
         return cla_check_error(x->c, "attn_mask is a single number");
+    if (mask->dtype != CLATTN_BOOL && !cla_is_float(mask->dtype) &&
+        !cla_check_convert(x->c, mask, x->job->dtype == CLATTN_F64 ? CLATTN_F64 : CLATTN_F32))
+        return false;
     x->job->args.short_masks = true;
     return cla_check_set_mask(x->c, x->job, mask);
 }

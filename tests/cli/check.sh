@@ -166,6 +166,14 @@ ${q}out${q}:{${q}out${q}:[0.0,0.00001]}}\"}$tensors}"
 run 0 "an epsilon of 0" "$work/epsilon.safetensors" --device cpu
 last "an epsilon of 0" "1 passed, 0 failed, 0 skipped"
 
+# The result has the type of the scale, f32, and not of X, f16.
+printf '\0\074\0\100\0\0\200\077\0\0\200\077\206\350\041\077\206\350\241\077' | pack "$work/rms.safetensors" \
+    "{\"__metadata__\":{\"c\":\"{${q}op${q}:${q}RMSNormalization${q},${q}opset${q}:23,${q}in${q}:[${q}X${q},${q}scale${q}],\
+${q}out${q}:{${q}Y${q}:[0.000001,0.0]}}\"},\"c/X\":{\"dtype\":\"F16\",\"shape\":[1,2],\"data_offsets\":[0,4]},\
+\"c/scale\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]},\"c/Y\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[12,20]}}"
+run 0 "RMSNormalization: a scale of another type" "$work/rms.safetensors" --device cpu
+last "RMSNormalization: a scale of another type" "1 passed, 0 failed, 0 skipped"
+
 # softmax NAME OPSET SHAPE BYTES WANTED: of zeros, WANTED are the upper two bytes of a number, in octal
 softmax() {
     { head -c "$4" /dev/zero && i=0 && while [ $i -lt "$4" ]; do printf "\\0\\0\\$5" && i=$((i + 4)); done; } |
