@@ -9,7 +9,8 @@
 
 enum { TENSORS = CLA_JOB_TENSORS, INPUTS = 8 }; /* the inputs come first */
 
-size_t cla_view_extent(const clattn_tensor *view) {
+/* Elements from the start of the array to the last one of the view: 0 when it is empty. */
+static size_t extent(const clattn_tensor *view) {
     if (view->rank <= 0 || clattn_tensor_elements(view) <= 0)
         return 0;
     int64_t last = view->offset;
@@ -18,7 +19,7 @@ size_t cla_view_extent(const clattn_tensor *view) {
     return (size_t)last + 1;
 }
 
-static size_t view_bytes(const clattn_tensor *view) { return clattn_dtype_bytes(view->dtype, cla_view_extent(view)); }
+static size_t view_bytes(const clattn_tensor *view) { return clattn_dtype_bytes(view->dtype, extent(view)); }
 
 /* Buffers in place of the host arrays, with what these hold: gaps of an output's view come back as they were. */
 static clattn_status to_device(clattn_context *context, cla_job *j) {

@@ -32,9 +32,6 @@ void cla_job_close(cla_job *job);
 clattn_status cla_job_run(clattn_context *context, const clattn_attention_args *args, bool explain,
                           cla_job_report *report);
 
-/* Elements from the start of the array to the last one of the view: 0 when it is empty. */
-size_t cla_view_extent(const clattn_tensor *view);
-
 /* Opens a device, with a note on a terminal. Prints one line and returns the exit status when that fails. */
 int cla_open(const char *device, clattn_context **context);
 /* --launch-ms, which the verb's table has: the bound of launches in all contexts that are opened from then on. */
