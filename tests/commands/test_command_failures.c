@@ -347,6 +347,9 @@ Test(command_failures, check) {
                                                 TORCH "dec_all_masks",
                                                 TORCH "enc_causal_kpm",
                                                 TORCH "grad_gqa",
+                                                "check " TESTS_DIR
+                                                "/vectors/broadcast.safetensors --device cpu --filter "
+                                                "grad_rank5_groups",
                                                 ONNX "test_layer_normalization_3d_axis_negative_2_epsilon",
                                                 ONNX "test_rotary_embedding_no_position_ids_interleaved",
                                                 ONNX "*3d_gqa_with_past_and_present*",
