@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NOISY 0.2
+
 void cla_bench_print_devices(const cla_bench *bench) {
     printf("clattn %s\n", clattn_version());
     for (size_t i = 0; i < bench->device_count; i++) {
@@ -90,6 +92,17 @@ static void print_note(const cla_bench_entry *e) {
     printf("  %s %s %s%s\n", e->device->info.spec, clattn_algorithm_name(e->algorithm), words[e->state], e->note);
 }
 
+/* One line: a comparison of such medians says little. */
+static void print_noisy(const cla_bench_entry *entries, size_t count) {
+    int noisy = 0;
+    for (size_t i = 0; i < count; i++)
+        if (entries[i].state == CLA_BENCH_MEASURED && entries[i].spread > NOISY)
+            printf("%s %s %s by %.0f %%", noisy++ ? "," : "  noisy: the middle half of the runs differs for",
+                   entries[i].device->info.spec, clattn_algorithm_name(entries[i].algorithm), 100 * entries[i].spread);
+    if (noisy)
+        printf(" of the median; let nothing else run, or take more of them with --repeat\n");
+}
+
 void cla_bench_print_problem(const cla_bench *bench, size_t problem) {
     const cla_bench_entry *base = cla_bench_baseline(bench, problem);
     const size_t count = bench->device_count * bench->algorithm_count;
@@ -112,8 +125,23 @@ void cla_bench_print_problem(const cla_bench *bench, size_t problem) {
     for (size_t i = 0; i < count; i++)
         if (entries[i].state == CLA_BENCH_MEASURED && entries[i].profile)
             cla_profile_print(entries[i].profile);
+    print_noisy(entries, count);
     print_peaks(bench, problem);
     fflush(stdout);
+}
+
+void cla_bench_print_left_out(const cla_bench *bench) {
+    const cla_bench_entry *first = NULL;
+    size_t problems = 0;
+    for (size_t i = 0; i < bench->problem_count * bench->device_count * bench->algorithm_count; i++)
+        if (bench->entries[i].left_out && !bench->entries[i].device->info.is_opencl) {
+            first = first ? first : &bench->entries[i];
+            problems++;
+        }
+    if (first)
+        printf("\n%s was left out of %zu of %zu problems, the first %s: its plain loops take long there; --algorithms "
+               "all runs them\n",
+               clattn_algorithm_name(first->algorithm), problems, bench->problem_count, first->problem->text);
 }
 
 /* ---- crossovers ---- */

@@ -7,6 +7,8 @@
 
 void cla_bench_print_devices(const cla_bench *bench);
 void cla_bench_print_problem(const cla_bench *bench, size_t problem);
+/* One line when `reference` was not asked for and would have taken long. */
+void cla_bench_print_left_out(const cla_bench *bench);
 /* One line for each family of problems of two sizes and more and each OpenCL device, when there is a `cpu` device. */
 void cla_bench_print_crossovers(const cla_bench *bench);
 

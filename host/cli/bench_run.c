@@ -199,7 +199,8 @@ static bool start(const cla_bench *bench, lane *l, const cla_bench_place *p, con
                   cla_bench_agreement *first) {
     cla_bench_entry *e = l->entry;
     const double expected = predicted(bench, e);
-    if (!admitted(bench, e) || !applies(l, p, call))
+    e->left_out = !admitted(bench, e);
+    if (e->left_out || !applies(l, p, call))
         return false;
     if (expected > bench->limit_seconds) {
         snprintf(e->note, sizeof e->note, "a run would take about %.0f s, the limit is %g s", expected,
@@ -310,6 +311,7 @@ static void finish(lane *l) {
         e->repeats = l->runs;
         e->median_ms = cla_median(l->run_ms, l->runs);
         e->mean_ms = mean(l->run_ms, l->runs);
+        e->spread = cla_spread(l->run_ms, l->runs);
         e->min_ms = l->run_ms[0];
         e->max_ms = l->run_ms[l->runs - 1];
         e->forward_ms = l->backward ? cla_median(l->forward_ms, l->runs) : 0;

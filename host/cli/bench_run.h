@@ -42,7 +42,9 @@ typedef struct cla_bench_entry {
     cla_bench_state state;
     char note[256]; /* why it was not measured, or what was cut */
     double cold_ms; /* plan and first run, kernel builds included */
+    bool left_out;  /* `reference`, unasked, beyond what it takes a moment for */
     double median_ms, mean_ms, min_ms, max_ms;
+    double spread;                  /* cla_spread of the runs */
     double forward_ms, backward_ms; /* medians of the two passes of these runs, each waited for; 0 without backward */
     double transfers_ms;            /* median of one call on host arrays; negative: not measured */
     double operations, moved_bytes, gflops;

@@ -63,7 +63,8 @@ const char *const cla_help_bench =
     "median, min, max: executions of a plan on tensors that lie on the device. transfers: one call on host arrays.\n"
     "cold: plan and first run of this process, with the kernel builds that the driver has not kept.\n"
     "peak: tensors and scratch. x blas: how many times as fast as that. Algorithms take turns, so that noise hits all\n"
-    "alike; results are compared, and one that is off is a failure (exit status 1).\n"
+    "alike; results are compared, and one that is off is a failure (exit status 1). A warning tells where the middle\n"
+    "half of the runs lies more than 20 % of the median apart.\n"
     "\n"
     "  clattn bench 'b1 h8 d64 causal' --sweep n=512:8192 --plot scaling.svg\n";
 
@@ -204,6 +205,7 @@ static int measure(cla_bench *bench, size_t *measured) {
         *measured += bench->entries[i].state == CLA_BENCH_MEASURED;
         failed += bench->entries[i].state == CLA_BENCH_FAILED;
     }
+    cla_bench_print_left_out(bench);
     cla_bench_print_crossovers(bench);
     if (cla_interrupted())
         printf("interrupted: %zu of %zu problems were measured to the end\n", done, bench->problem_count);

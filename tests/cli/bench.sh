@@ -55,6 +55,12 @@ says "keys alone" '^b1 h1 q1 k1000 d8 f32 causal=bottom-right$'
 run 0 "every mask" 'n16 d8 causal window=3,1 keep bias lengths scale=0.3 f64' --devices cpu --algorithms reference \
     --repeat 1
 
+run 0 "plain loops unasked" 'h4 d64' --sweep n=64:1024:16 --devices cpu --repeat 1
+says "plain loops unasked: where it is small" '^  cpu +reference '
+says "plain loops unasked: left out, and said so" '^reference was left out of 1 of 2 problems, the first b1 h4 n1024 d64 f32: .*--algorithms all'
+run 0 "a list of algorithms" 'h4 n1024 d64' --devices cpu --algorithms blas --repeat 1
+if grep -q 'left out' "$work/out"; then not_ok "a list of algorithms: others are not missed"; else ok; fi
+
 # ---- cut, refused ----
 run 0 "a limit" 'h8 d64' --sweep n=128:512 --devices cpu --algorithms reference --limit 0.0001
 says "a limit: fewer repeats" '1 of [0-9]+ repeats and no transfers, by the limit of 0\.0001 s'

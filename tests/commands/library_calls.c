@@ -396,7 +396,12 @@ WRAP(clattn_status, clattn_plan_execute, (clattn_plan * plan, const clattn_atten
     }
     return __real_clattn_plan_execute(plan, tensors);
 }
-WRAP(double, cla_seconds, (void)) { return library.pretends ? (now += 1e-7) : __real_cla_seconds(); }
+WRAP(double, cla_seconds, (void)) {
+    static unsigned moments;
+    if (library.pretends)
+        now += library.shakes ? 1e-4 * (double)(1 + moments++ % 7) : 1e-7;
+    return library.pretends ? now : __real_cla_seconds();
+}
 /* Nothing is timed here that a pause would help. */
 WRAP(int, nanosleep, (const struct timespec *moment, struct timespec *left)) {
     return FROM_COMMAND ? 0 : __real_nanosleep(moment, left);

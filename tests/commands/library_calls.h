@@ -10,11 +10,11 @@
 #define MADE_TO_FAIL "made to fail"
 
 typedef struct library_calls_state {
-    long calls, fails_at;           /* calls by the command line; number fails_at fails, none: -1 */
-    long questions, interrupted_at; /* whether it is interrupted; from number interrupted_at on it is, never: -1 */
-    int times;                      /* of the calls from one place so many are listed */
-    bool lists, skips, pretends;
-    const char *failed, *slow; /* the call that failed; the algorithm that takes long */
+    long calls, fails_at;                /* calls by the command line; number fails_at fails, none: -1 */
+    long questions, interrupted_at;      /* whether it is interrupted; from number interrupted_at on it is, never: -1 */
+    int times;                           /* of the calls from one place so many are listed */
+    bool lists, skips, pretends, shakes; /* shakes: where it pretends, times vary */
+    const char *failed, *slow;           /* the call that failed; the algorithm that takes long */
 } library_calls_state;
 
 extern library_calls_state library;

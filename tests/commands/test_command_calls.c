@@ -115,6 +115,22 @@ Test(command_calls, bench) {
     command_folder(NULL);
 }
 
+Test(command_calls, bench_tells_noise) {
+    static command_result r;
+    begin();
+    library_begin();
+    library.pretends = true;
+    command_run("bench 'h2 n8 d8' --repeat 9 --devices cpu --algorithms blas", &r);
+    cr_expect(r.status == 0 && !says(&r, "noisy"), "%s", r.out);
+    library.shakes = true;
+    command_run("bench 'h2 n8 d8' --repeat 9 --devices cpu --algorithms blas", &r);
+    cr_expect(r.status == 0 && says(&r, "\n  noisy: the middle half of the runs differs for cpu blas by "), "%s",
+              r.out);
+    command_run("bench 'h2 n8 d8' --repeat 4 --devices cpu --algorithms blas", &r);
+    cr_expect(r.status == 0 && !says(&r, "noisy"), "four runs have no middle half: %s", r.out);
+    command_folder(NULL);
+}
+
 Test(command_calls, profile) {
     begin();
     library.pretends = true;
