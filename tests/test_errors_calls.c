@@ -417,3 +417,56 @@ Test(errors_calls, gradients_of_decoders_that_do_not_fit) {
     expect_unwritten();
     clattn_decoder_cache_destroy(cache);
 }
+
+/* ---- outputs over other tensors ---- */
+
+static clattn_tensor moved(clattn_tensor t) { /* by four numbers: behind the beginning of what is in its slot */
+    t.offset += 4;
+    return t;
+}
+
+Test(errors_calls, results_of_attention_that_lie_over_others) {
+    ATTEND(CLATTN_E_ARGUMENT, "multihead: weights: lies over y; give it memory of its own",
+           a.weights = four(3, B, H, N, N), a.y = moved(x(3)));
+    ATTEND(CLATTN_E_ARGUMENT, "multihead: weights: lies over out", a.weights = four(0, B, H, N, N));
+    BACK(CLATTN_E_ARGUMENT, "multihead_backward: d_query: lies over d_key", a.d_key = moved(x(5)));
+    BACK(CLATTN_E_ARGUMENT, "d_value: lies over d_query", a.d_value = x(5), a.d_query = moved(x(5)));
+    BACK(CLATTN_E_ARGUMENT, "d_query: lies over key", a.d_query = x(2));
+    BACK(CLATTN_E_ARGUMENT, "d_query: lies over a mask", a.d_query = x(6), a.forward.masks.attn = mat(6, N, N));
+    BACK(CLATTN_E_ARGUMENT, "gradients.out: lies over d_query",
+         a.gradients = &(clattn_multihead_weights){.out = mat(5, E, E)}, a.d_query = moved(x(5)));
+    FEED_BACK(CLATTN_E_ARGUMENT, "feedforward_backward: gradients: linear1: lies over linear2; give it",
+              a.gradients = &(clattn_feedforward_weights){.linear1 = mat(11, F, E), .linear2 = moved(mat(11, E, F))});
+    FEED_BACK(CLATTN_E_ARGUMENT, "gradients: linear2_bias: lies over x",
+              a.gradients = &(clattn_feedforward_weights){.linear2_bias = vec(1, E)});
+    expect_unwritten();
+}
+
+Test(errors_calls, results_of_stacks_that_lie_over_others) {
+    const clattn_encoder_layer_weights shared[] = {{.norm1.weight = vec(11, E)}, {.norm1.weight = vec(11, E)}};
+    const clattn_encoder_weights twice = {.layers = shared, .count = LAYERS};
+    hidden[0] = x(3), hidden[1] = x(4);
+    ENCODE(CLATTN_E_ARGUMENT, "encoder: layer 0: hidden: lies over y", a.hidden = hidden, a.y = moved(x(3)));
+    ENCODE(CLATTN_E_ARGUMENT, "y: lies over layer 1: hidden", a.hidden = hidden, hidden[1] = moved(x(2)));
+    ENCODE(CLATTN_E_ARGUMENT, "layer 0: hidden: lies over layer 1: hidden", a.hidden = hidden, hidden[1] = moved(x(3)));
+    hidden[0] = x(2), hidden[1].rank = 0;
+    DECODE(CLATTN_E_ARGUMENT, "decoder: layer 0: hidden: lies over memory", a.hidden = hidden);
+    hidden[0] = x(4);
+    DECODE(CLATTN_E_ARGUMENT, "layer 0: hidden: lies over a mask", a.hidden = hidden, a.masks.attn = mat(4, N, N));
+    DECODE(CLATTN_E_ARGUMENT, "layer 0: hidden: lies over a mask", a.hidden = hidden,
+           a.memory_masks.attn = mat(4, N, M));
+    DECODE_BACK(CLATTN_E_ARGUMENT, "d_memory: lies over memory", a.gradients = NULL, a.d_memory = cube(2, B, M, E));
+    DECODE_BACK(CLATTN_E_ARGUMENT, "d_memory: lies over layer 0: hidden", a.gradients = NULL,
+                a.d_memory = cube(4, B, M, E));
+    ENCODE_BACK(CLATTN_E_ARGUMENT, "norm.weight: lies over d_y",
+                w.layers = (clattn_encoder_layer_weights[LAYERS]){{.reserved = {0}}}, w.norm.weight = vec(2, E));
+    ENCODE_BACK(CLATTN_E_ARGUMENT, "norm1.weight: lies over layer ", a.gradients = &twice);
+    expect_unwritten();
+    /* Shared weights: their gradients add up. What the last layer gives is y. */
+    hidden[0] = x(4), hidden[1] = x(5);
+    SUCCEEDS(clattn_encoder_backward(
+        encoder, &(clattn_encoder_backward_args){
+                     .forward = {.x = x(1), .hidden = hidden}, .d_y = x(2), .gradients = &twice, .accumulate = true}));
+    hidden[0] = x(2);
+    SUCCEEDS(clattn_encoder_run(bare, &(clattn_encoder_args){.x = x(1), .y = x(2), .hidden = hidden}));
+}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The backward pass of feed-forward. */
+#include "modules/apart.h"
 #include "modules/feed.h"
 #include "modules/module.h"
 #include <clattn/train.h>
@@ -98,6 +99,19 @@ done:
     return status;
 }
 
+/* Of one product clattn_linear_backward sees what meets; here are two or three. */
+static clattn_status check_gradients(const clattn_feedforward_backward_args *args) {
+    clattn_status status = CLATTN_OK;
+    cla_apart apart;
+    const cla_role role = args->accumulate ? CLA_ROLE_ADDED : CLA_ROLE_OUTPUT;
+    CLA_TRY(cla_apart_begin("gradients", 2 + CLA_APART_FEED, &apart));
+    cla_apart_add(&apart, &args->d_x, "d_x", CLA_ROLE_LAST);
+    cla_apart_add(&apart, &args->x, "x", CLA_ROLE_INPUT);
+    cla_apart_add_feed(&apart, args->gradients, (cla_called){.layer = -1, .part = ""}, role);
+done:
+    return cla_apart_end(&apart, status);
+}
+
 clattn_status clattn_feedforward_backward(clattn_feedforward *feedforward,
                                           const clattn_feedforward_backward_args *args) {
     clattn_status status = CLATTN_OK;
@@ -112,6 +126,7 @@ clattn_status clattn_feedforward_backward(clattn_feedforward *feedforward,
     const clattn_dtype dtype = wide ? CLATTN_F64 : CLATTN_F32;
     if (args->gradients)
         CLA_TRY(cla_feed_take_gradients(args->gradients, f, &gradients));
+    CLA_TRY(check_gradients(args));
     CLA_TRY(cla_feed_save(f, &feedforward->scratch, dtype, &args->x, &none, &saved));
     CLA_TRY(cla_feed_backward(f, args->gradients ? &gradients : NULL, args->accumulate, &feedforward->scratch, dtype,
                               &args->x, &saved, &args->d_y, &args->d_x));

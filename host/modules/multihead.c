@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The module around multi-head attention: what the caller gives becomes [B, rows, columns]. */
 #include "base/mem.h"
+#include "modules/apart.h"
 #include "modules/attend.h"
 #include "modules/module.h"
 #include <clattn/train.h>
@@ -137,6 +138,21 @@ done:
     return status;
 }
 
+/* Attention has its weights to itself, and y is behind them; what the result is projected by is still read. */
+static clattn_status check_results(const cla_heads *h, const cla_attend *c) {
+    clattn_status status = CLATTN_OK;
+    cla_apart apart = {0};
+    if (!cla_present(&c->weights))
+        goto done;
+    CLA_TRY(cla_apart_begin(module, 4, &apart));
+    cla_apart_add(&apart, &c->weights, "weights", CLA_ROLE_OUTPUT);
+    cla_apart_add(&apart, &c->y, "y", CLA_ROLE_LAST);
+    cla_apart_add(&apart, &h->out, "out", CLA_ROLE_INPUT);
+    cla_apart_add(&apart, &h->out_bias, "out_bias", CLA_ROLE_INPUT);
+done:
+    return cla_apart_end(&apart, status);
+}
+
 clattn_status clattn_multihead_run(clattn_multihead *multihead, const clattn_multihead_args *args) {
     clattn_status status = CLATTN_OK;
     cla_attend c = {.module = module, .dtype = CLATTN_F32};
@@ -145,6 +161,7 @@ clattn_status clattn_multihead_run(clattn_multihead *multihead, const clattn_mul
     CLA_TRY(take_inputs(multihead, args, &c));
     CLA_TRY(take_weights(multihead, args, &c));
     CLA_TRY(take_masks(multihead, args, &c));
+    CLA_TRY(check_results(&multihead->heads, &c));
     CLA_TRY(cla_attend_run(&multihead->heads, &multihead->scratch, &c));
 done:
     return status;
@@ -165,6 +182,23 @@ static clattn_status take_gradient(const clattn_multihead *m, const clattn_tenso
     *rows = cla_rows_of(given, m->batch_second);
 done:
     return status;
+}
+
+static clattn_status check_gradients(const cla_attend *c, const clattn_multihead_backward_args *args) {
+    clattn_status status = CLATTN_OK;
+    cla_apart apart;
+    const cla_role role = args->accumulate ? CLA_ROLE_ADDED : CLA_ROLE_OUTPUT;
+    CLA_TRY(cla_apart_begin("multihead_backward", 10 + CLA_APART_HEADS, &apart));
+    cla_apart_add(&apart, &args->d_query, "d_query", CLA_ROLE_OUTPUT);
+    cla_apart_add(&apart, &args->d_key, "d_key", CLA_ROLE_OUTPUT);
+    cla_apart_add(&apart, &args->d_value, "d_value", CLA_ROLE_OUTPUT);
+    cla_apart_add(&apart, &c->query, "query", CLA_ROLE_INPUT);
+    cla_apart_add(&apart, &c->key, "key", CLA_ROLE_INPUT);
+    cla_apart_add(&apart, &c->value, "value", CLA_ROLE_INPUT);
+    cla_apart_add_masks(&apart, &c->masks);
+    cla_apart_add_heads(&apart, args->gradients, (cla_called){.layer = -1, .part = "gradients."}, role);
+done:
+    return cla_apart_end(&apart, status);
 }
 
 clattn_status clattn_multihead_backward(clattn_multihead *multihead, const clattn_multihead_backward_args *args) {
@@ -198,6 +232,7 @@ clattn_status clattn_multihead_backward(clattn_multihead *multihead, const clatt
         goto done;
     }
     back.gradients = args->gradients ? &gradients : NULL;
+    CLA_TRY(check_gradients(&c, args));
     CLA_TRY(cla_attend_run(&multihead->heads, &multihead->scratch, &c));
     CLA_TRY(cla_attend_backward(&multihead->heads, &multihead->scratch, &c, &back));
 done:

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "modules/stack.h"
 
+#include "modules/apart.h"
+
 #include "base/mem.h"
 #include "modules/module.h"
 #include <stdio.h>
@@ -102,11 +104,31 @@ done:
     return status;
 }
 
+/* What a layer gives is written while the next ones still read masks and memory. */
+static clattn_status check_hidden(const cla_stack *s, const cla_stack_call *call) {
+    clattn_status status = CLATTN_OK;
+    cla_apart apart = {0};
+    if (!call->hidden)
+        goto done;
+    CLA_TRY(cla_apart_begin(s->module, (size_t)s->count + 8, &apart));
+    const clattn_tensor *last = &call->hidden[s->count - 1];
+    for (int64_t i = 0; i < s->count; i++)
+        cla_apart_add_one(&apart, &call->hidden[i], (cla_called){.layer = i, .part = ""}, "hidden", CLA_ROLE_OUTPUT);
+    if (s->has_norm || !cla_present(last) || !cla_same_view(last, &call->y)) /* else it is y */
+        cla_apart_add(&apart, &call->y, "y", CLA_ROLE_LAST);
+    cla_apart_add(&apart, &call->memory, "memory", CLA_ROLE_INPUT);
+    cla_apart_add_masks(&apart, &call->masks);
+    cla_apart_add_masks(&apart, &call->memory_masks);
+done:
+    return cla_apart_end(&apart, status);
+}
+
 clattn_status cla_stack_run(cla_stack *s, const cla_stack_call *call) {
     clattn_status status = CLATTN_OK;
     const bool batch_second = s->options.batch_second;
     const clattn_tensor x = cla_rows_of(&call->x, batch_second), y = cla_rows_of(&call->y, batch_second);
     clattn_tensor rows;
+    CLA_TRY(check_hidden(s, call));
     if (s->count > 1 || s->has_norm)
         CLA_TRY(cla_scratch_take(&s->scratch, CLA_SLOT_ROWS, call->dtype, 3, x.shape, &rows));
     for (int64_t i = 0; i < s->count; i++) {

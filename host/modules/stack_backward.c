@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The backward pass of a stack: of the norm behind it, and of its layers from the last to the first. */
+#include "modules/apart.h"
 #include "modules/module.h"
 #include "modules/stack.h"
 #include <clattn/train.h>
@@ -47,6 +48,43 @@ static clattn_status gradients_of(const cla_stack *s, const cla_stack_back *back
     return status;
 }
 
+static void add_parts(cla_apart *apart, const cla_layer_parts *parts, int64_t i, cla_role role) {
+    cla_apart_add_heads(apart, parts->self_attn, (cla_called){i, "self_attn."}, role);
+    cla_apart_add_heads(apart, parts->cross_attn, (cla_called){i, "cross_attn."}, role);
+    cla_apart_add_feed(apart, parts->feedforward, (cla_called){i, "feedforward."}, role);
+    cla_apart_add_norm(apart, parts->norm1, (cla_called){i, "norm1."}, role);
+    cla_apart_add_norm(apart, parts->norm2, (cla_called){i, "norm2."}, role);
+    cla_apart_add_norm(apart, parts->norm3, (cla_called){i, "norm3."}, role);
+}
+
+/* Gradients of a layer, and d_memory, are written while those before it still read. */
+static clattn_status check_apart(const cla_stack *s, const cla_stack_call *call, const cla_stack_back *back) {
+    clattn_status status = CLATTN_OK;
+    cla_apart apart;
+    const cla_role role = back->accumulate ? CLA_ROLE_ADDED : CLA_ROLE_OUTPUT;
+    const int64_t layer = 2 * CLA_APART_HEADS + CLA_APART_FEED + 3 * CLA_APART_NORM + 1;
+    CLA_TRY(cla_apart_begin(s->module, (size_t)(s->count * layer + CLA_APART_NORM + 12), &apart));
+    cla_apart_add(&apart, &back->d_x, "d_x", CLA_ROLE_LAST);
+    cla_apart_add(&apart, &back->d_memory, "d_memory", CLA_ROLE_OUTPUT);
+    cla_apart_add(&apart, &back->d_y, "d_y", CLA_ROLE_INPUT);
+    cla_apart_add(&apart, &call->x, "x", CLA_ROLE_INPUT);
+    cla_apart_add(&apart, &call->memory, "memory", CLA_ROLE_INPUT);
+    cla_apart_add_masks(&apart, &call->masks);
+    cla_apart_add_masks(&apart, &call->memory_masks);
+    for (int64_t i = 0; i < s->count; i++) {
+        if (i < s->count - 1 || s->has_norm)
+            cla_apart_add_one(&apart, &call->hidden[i], (cla_called){i, ""}, "hidden", CLA_ROLE_INPUT);
+        if (back->gradients) {
+            const cla_layer_parts parts = back->gradients->part(back->gradients->weights, i);
+            add_parts(&apart, &parts, i, role);
+        }
+    }
+    if (back->gradients && back->gradients->has_norm)
+        cla_apart_add_norm(&apart, back->gradients->norm, (cla_called){-1, "norm."}, role);
+done:
+    return cla_apart_end(&apart, status);
+}
+
 /* Before anything is written. */
 static clattn_status check(const cla_stack *s, const cla_stack_call *call, const cla_stack_back *back) {
     clattn_status status = CLATTN_OK;
@@ -64,6 +102,7 @@ static clattn_status check(const cla_stack *s, const cla_stack_call *call, const
     }
     if (s->has_norm && back->gradients && back->gradients->has_norm)
         CLA_TRY(cla_norm_take_gradient(back->gradients->norm, &s->norm, "norm"));
+    CLA_TRY(check_apart(s, call, back));
 done:
     return status;
 }
