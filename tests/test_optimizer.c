@@ -93,6 +93,41 @@ Test(optimizer, steps_are_those_of_torch) {
     }
 }
 
+/* With and without decay, at a first step and at a later one: a number would hide that a run has gone wrong. */
+Test(optimizer, nan_in_a_parameter_or_a_gradient_stays_in_the_parameter) {
+    for (int d = 0; d < OP_DEVICES; d++) {
+        clattn_context *context = op_open(op_devices[d]);
+        for (int way = 0; way < 8; way++) {
+            float parameter[40], gradient[40], moments[2][40] = {{0}};
+            for (int i = 0; i < 40; i++)
+                parameter[i] = i % 3 == 1 ? NAN : 1, gradient[i] = i % 3 == 2 ? NAN : 0.5F;
+            const int64_t shape[] = {40};
+            clattn_tensor t[4];
+            float *const at[] = {parameter, gradient, moments[0], moments[1]};
+            for (int k = 0; k < 4; k++)
+                t[k] = clattn_tensor_host(at[k], F32, 1, shape);
+            const double decay = way & 1 ? 0.1 : 0;
+            const int step = way & 2 ? 3 : 1;
+            SUCCEEDS(way & 4 ? clattn_sgd_step(context, &(clattn_sgd_args){.parameter = t[0],
+                                                                           .gradient = t[1],
+                                                                           .velocity = t[2],
+                                                                           .momentum = 0.9,
+                                                                           .step = step,
+                                                                           .decay = decay})
+                             : clattn_adam_step(context, &(clattn_adam_args){.parameter = t[0],
+                                                                             .gradient = t[1],
+                                                                             .moment1 = t[2],
+                                                                             .moment2 = t[3],
+                                                                             .step = step,
+                                                                             .decay = decay}));
+            for (int i = 0; i < 40; i++)
+                cr_expect_eq(isnan(parameter[i]) != 0, i % 3 > 0, "%s, way %d, number %d: %g", d ? "cpu" : "opencl",
+                             way, i, (double)parameter[i]);
+        }
+        clattn_context_destroy(context);
+    }
+}
+
 Test(optimizer, norm_of_all_gradients_and_its_factor) {
     const int64_t one[] = {1}, first[] = {3, 70}, second[] = {5000}, none[] = {0, 4};
     for (int d = 0; d < OP_DEVICES; d++) {
