@@ -17,7 +17,7 @@ const char *const cla_help_devices =
     "\n"
     "Prints every platform and device: what --device takes, limits, and which algorithm it would use for the\n"
     "problem b1 h8 n1024 d64 f32, and why not the others. --json: the same as a JSON list.\n"
-    "--device D: that one alone. --peak: measures what an OpenCL device can do at most: multiply-adds in f32, and\n"
+    "-d, --device D: that one alone. --peak: measures what an OpenCL device can do at most: multiply-adds in f32, and\n"
     "reading from memory and from caches; the best of a few samples, so let nothing else run.\n"
     "--build: compiles what usual calls need on each OpenCL device, so that later ones find it in the cache on disk\n"
     "(CLATTN_CACHE_DIR, default ~/.cache/clattn); a minute or more the first time.\n"

@@ -24,8 +24,8 @@ const char *const cla_help_doctor =
     "Looks for what keeps clattn from computing on this machine, and says how to mend it: the drivers that the\n"
     "OpenCL loader is told of and whether they load, the devices they have, device files that are not for this\n"
     "user, a small attention on each device whose every row is computed again, the cache of compiled kernels and\n"
-    "the tuner's record. --device D: the self-test and files of that device alone. What may crash or hang does so in\n"
-    "a process of its own.\n"
+    "the tuner's record. -d, --device D: the self-test and files of that device alone. What may crash or hang does so\n"
+    "in a process of its own.\n"
     "Exit status: 0 nothing is wrong, 1 something is.\n";
 
 void cla_doctor_part(const char *title) { printf("%s\n", title); }

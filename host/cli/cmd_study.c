@@ -5,6 +5,7 @@
 #include "interrupt.h"
 #include "job.h"
 #include "kernel_profile.h"
+#include "option_values.h"
 #include "outputs.h"
 #include "study.h"
 #include <errno.h>
@@ -105,7 +106,7 @@ static int read_options(job *j, const cla_args *args) {
     j->options.limit = 3;
     j->options.largest = INT64_MAX;
     j->type_given = type != NULL;
-    if (type && strcmp(type, "f64") != 0 && strcmp(type, "f32") != 0)
+    if (type && cla_index_of(type, cla_study_type_names) < 0)
         return cla_fail(CLA_EXIT_USAGE, "study: --type %s: f64 or f32 is needed", type);
     j->options.dtype = type && strcmp(type, "f32") == 0 ? CLATTN_F32 : CLATTN_F64;
     if (seed && (!cla_parse_i64(seed, &number) || number < 0))

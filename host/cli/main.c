@@ -3,6 +3,7 @@
 #include "args.h"
 #include "commands.h"
 #include "interrupt.h"
+#include "option_values.h"
 
 #include <clattn/version.h>
 #include <stdio.h>
@@ -32,7 +33,8 @@ static void print_help(FILE *to) {
     for (size_t i = 0; i < VERB_COUNT; i++)
         fprintf(to, "  %-9s %s\n", verbs[i].name, verbs[i].summary);
     fprintf(to,
-            "\n`clattn VERB --help` tells a verb's options; `clattn --version` the version.\n"
+            "\n`clattn VERB --help` tells a verb's options, `clattn help --layout` the words that one takes;\n"
+            "`clattn --version` the version.\n"
             "Exit status: 0 right, 1 a wrong result or a failed job, 2 wrong use; 130 or 143 ended by Ctrl-C or\n"
             "SIGTERM, upon which bench, tune, study and check stop where they are and write what they have so\n"
             "far; a second one ends them at once.\n"
@@ -86,6 +88,8 @@ static int dispatch(int argc, char **argv) {
     }
     const char *name = help ? argv[1] : first;
     const verb *v = find_verb(name);
+    if (help && cla_option_values_print(name, stdout))
+        return CLA_EXIT_OK;
     if (!v)
         return fail_verb(name);
     if (help || wants_help(argc - 1, argv + 1)) {

@@ -207,12 +207,13 @@ static bool pages_word(parser *p, const char *value) {
     return *end ? fail(p, "%s: \"%s\" behind the number", p->word, end) : take(p, SLOT_PAGES);
 }
 
+const clattn_dtype cla_real_types[6] = {CLATTN_F32, CLATTN_F64, CLATTN_F16, CLATTN_BF16, CLATTN_Q8_0, CLATTN_Q4_0};
+
 bool cla_dtype_named(const char *text, size_t length, size_t count, clattn_dtype *dtype) {
-    static const clattn_dtype dtypes[] = {CLATTN_F32, CLATTN_F64, CLATTN_F16, CLATTN_BF16, CLATTN_Q8_0, CLATTN_Q4_0};
     for (size_t i = 0; i < count; i++)
-        if (strlen(clattn_dtype_name(dtypes[i])) == length &&
-            strncmp(text, clattn_dtype_name(dtypes[i]), length) == 0) {
-            *dtype = dtypes[i];
+        if (strlen(clattn_dtype_name(cla_real_types[i])) == length &&
+            strncmp(text, clattn_dtype_name(cla_real_types[i]), length) == 0) {
+            *dtype = cla_real_types[i];
             return true;
         }
     return false;

@@ -45,7 +45,9 @@ typedef struct cla_problem_text {
 
 /* false: error holds one line that names the word; *problem is then undefined. */
 bool cla_problem_text_parse(const char *text, cla_problem_text *problem, char *error, size_t error_size);
-/* One of the first count types of f32 f64 f16 bf16 q8_0 q4_0, by its name of `length` characters. */
+/* f32 f64 f16 bf16 of results too, q8_0 q4_0 of keys and values alone. */
+extern const clattn_dtype cla_real_types[6];
+/* One of the first count of them, by its name of `length` characters. */
 bool cla_dtype_named(const char *text, size_t length, size_t count, clattn_dtype *dtype);
 /* The shortest text that parses to the same problem, words always in the order above. Returns buffer. */
 char *cla_problem_text_print(const cla_problem_text *problem, char *buffer, size_t size);

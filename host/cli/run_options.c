@@ -2,6 +2,7 @@
 #include "run_options.h"
 
 #include "job.h"
+#include "option_values.h"
 #include "problem_text.h"
 #include <clattn/verify.h>
 #include <stdio.h>
@@ -27,8 +28,7 @@ static const cla_arg_spec specs[] = {
     {"dump", 0, CLA_ARG_VALUE},          {"launch-ms", 0, CLA_ARG_VALUE},      {NULL, 0, CLA_ARG_FLAG}};
 
 static bool parse_align_name(const char *text, clattn_align *align) {
-    static const char *const names[] = {"top-left", "bottom-right", NULL};
-    const int i = cla_index_of(text, names);
+    const int i = cla_index_of(text, cla_align_names);
     if (i >= 0)
         *align = i == 0 ? CLATTN_ALIGN_TOP_LEFT : CLATTN_ALIGN_BOTTOM_RIGHT;
     return i >= 0;
@@ -173,10 +173,9 @@ static int parse_types(const cla_args *args, cla_run_options *o) {
 }
 
 static int parse_weights(const cla_args *args, cla_run_options *o) {
-    static const char *const forms[] = {"softmax", "scaled", "capped", "masked", NULL}; /* as in clattn_weights_form */
     static const char *const of_weights[] = {"weights-form", "weights-mean", "weights-rows", "weights-heads"};
     const char *form = cla_args_value(args, "weights-form");
-    const int i = form ? cla_index_of(form, forms) : 0;
+    const int i = form ? cla_index_of(form, cla_weights_form_names) : 0;
     if (i < 0)
         return cla_fail(CLA_EXIT_USAGE,
                         "run: --weights-form %s is none of softmax, scaled (scores), capped (after the soft cap), "

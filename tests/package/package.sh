@@ -146,6 +146,14 @@ holds "completion: devices with colons, of which bash keeps what is there" compl
 holds "completion: algorithms" completes "clattn run --algorithm fused_l" fused_lanes
 holds "completion: lists of algorithms" completes "clattn tune --algorithms fused_s" fused_split
 holds "completion: experiments" completes "clattn study gra" gradient
+holds "completion: layouts" completes "clattn run --layout b" bshd
+holds "completion: types" completes "clattn run --kv-type " q4_0
+holds "completion: forms of weights" completes "clattn run --weights-form=c" capped
+holds "completion: alignments behind =" completes "clattn run --causal=b" bottom-right
+holds "completion: devices behind =" completes "clattn run --device=c" cpu
+holds "completion: devices behind =, with colons" completes "clattn run --device=opencl:g" gpu
+holds "completion: what is help for" completes "clattn help be" bench
+holds "completion: files behind an option without a value" completes "clattn run --causal READ" README.md
 holds "completion: files" completes "clattn run READ" README.md
 
 # ---- as a Debian package ----
