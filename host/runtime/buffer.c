@@ -34,8 +34,10 @@ static clattn_status make_memory(clattn_buffer *b, cl_mem_flags flags, void *hos
     if (b->bytes > 0)
         b->memory = clCreateBuffer(b->context->cl, flags, b->bytes, host, &code);
     if (code == CL_SUCCESS) {
-        b->origin = host && flags & CL_MEM_USE_HOST_PTR ? (cla_origin){.at = (uintptr_t)host}
-                                                        : (cla_origin){.memory = b->memory};
+        if (flags & CL_MEM_USE_HOST_PTR)
+            b->origin.at = (uintptr_t)host;
+        else
+            b->origin.memory = b->memory;
         return CLATTN_OK;
     }
     b->memory = NULL;
