@@ -5,6 +5,7 @@
  *   build/examples/train --resume model.safetensors --steps 2000 --until 99.9
  * Ctrl-C ends it behind the steps under way, and what was asked for is written. */
 #define _POSIX_C_SOURCE 200809L
+#include "args.h"
 #include "complain.h"
 #include "train_out.h"
 #include "train_plot.h"
@@ -87,6 +88,19 @@ static bool take_steps(options *o, const char *text) {
     return steps == floor(steps) || complain("--steps %s is no whole number", text);
 }
 
+/* An option that is not there, or, without is_given, lacks its value. */
+static bool no_option(const char *text, bool is_given) {
+    const char *names[SETTINGS + 8] = {"device", "steps", "until", "save", "resume", "plot", "profile"};
+    for (size_t i = 0; settings_name(i); i++)
+        names[7 + i] = settings_name(i);
+    const char *name = text + strspn(text, "-"), *near_name = cla_nearest(name, names);
+    if (!is_given && name == text + 2 && cla_index_of(name, names) >= 0)
+        return complain("%s lacks its value; --help tells them", text);
+    if (near_name)
+        return complain("%s is no option; did you mean --%s?", text, near_name);
+    return complain("%s is no option; --help tells them", text);
+}
+
 static bool take_option(options *o, const char *name, const char *value) {
     const struct {
         const char *name;
@@ -105,7 +119,7 @@ static bool take_option(options *o, const char *name, const char *value) {
         return take_number(name, value, 0, 100, &o->until);
     }
     if (strncmp(name, "--", 2) != 0 || !settings_find(name + 2, &setting))
-        return complain("%s is no option; --help tells them", name);
+        return no_option(name, true);
     o->given[setting] = true;
     return settings_set(&o->settings, setting, value, name);
 }
@@ -118,7 +132,7 @@ static bool take_options(int argc, char **argv, options *o) {
         else if (strcmp(argv[i], "--profile") == 0)
             o->profile = true;
         else if (i + 1 == argc)
-            return complain("%s is no option, or lacks its value; --help tells them", argv[i]);
+            return no_option(argv[i], false);
         else if (!take_option(o, argv[i], argv[i + 1]))
             return false;
         else

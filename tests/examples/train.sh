@@ -38,6 +38,7 @@ says "what it makes of sequences" '^([0-9] ){3}->( [0-9]){3}$'
 says "99 %" '^(99\.[0-9]*|100\.00) % of 1024 draws of unseen'
 
 # ---- Ctrl-C: what is there is written, and goes on ----
+: >out # else what the last run said is taken for a step of this one
 "$clattn" $small --device cpu --until 0 --steps 1000000 --save caught.safetensors --plot caught.svg >out 2>err &
 child=$!
 for _ in $(seq 600); do
@@ -57,6 +58,9 @@ says "on from there" "^step +$((step + 1)) "
 # ---- wrong use ----
 run 0 "help" --help
 refuses "an unknown option" 'no option' --depth 3
+refuses "an option, letters changed about" 'no option; did you mean --length' --lenght 3
+refuses "an option, letters changed about, without its value" 'did you mean --length' --lenght
+refuses "one dash" 'did you mean --task' -task sort
 refuses "an option without its value" 'lacks its value' --steps
 refuses "an unknown task" 'a task is reverse or sort, not "shuffle"' --task shuffle
 refuses "a length" 'length is a number from 3 to 64' --length 2
