@@ -152,6 +152,8 @@ Test(command_lines, bench) {
          "n8 d8 f16"},
         {"bench 'n64 d64' 'n64 d64' --devices cpu --algorithms blas,reference --limit 1e-9 --plot p.svg", 0,
          "no transfers"},
+        {"bench 'n64 d64' --devices cpu --algorithms blas --limit 1e-9 --json t.json", 0, "no transfers"},
+        {"bench 'h4 n1024 d64' --devices cpu --repeat 1", 0, "reference was left out of 1 of 1 problems"},
         {"bench 'n8 d8' --devices cpu, --algorithms blas", 2, "an entry is empty"},
         {"bench --linear 'm4 n8 kx'", 2, "'kx' is no word of a linear layer"},
         {"bench --linear 'm4 n8 k0'", 2, "'k0' is no word of a linear layer"},
