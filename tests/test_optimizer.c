@@ -253,10 +253,11 @@ Test(train, bad_calls_are_named_errors) {
     ids[1] = 9;
     FAILS(clattn_embed_backward(context, &(clattn_embed_backward_args){.ids = four, .d_y = x, .d_table = w}),
           CLATTN_E_ARGUMENT, "ids: number 1 is 9, and the table has 3 rows");
-    FAILS(clattn_cross_entropy(context, &(clattn_cross_entropy_args){.logits = x, .targets = four}), CLATTN_E_ARGUMENT,
-          "targets: number 1 is 9, and logits have 4 classes");
+    FAILS(clattn_cross_entropy(context, &(clattn_cross_entropy_args){.logits = x, .targets = four, .d_logits = d}),
+          CLATTN_E_ARGUMENT, "targets: number 1 is 9, and logits have 4 classes");
     ids[1] = 1;
-    FAILS(clattn_cross_entropy(context, &(clattn_cross_entropy_args){.logits = x, .targets = four, .smoothing = 1.5}),
+    FAILS(clattn_cross_entropy(
+              context, &(clattn_cross_entropy_args){.logits = x, .targets = four, .d_logits = d, .smoothing = 1.5}),
           CLATTN_E_ARGUMENT, "smoothing 1.5");
     FAILS(clattn_cross_entropy(context, &(clattn_cross_entropy_args){.logits = x, .targets = four, .loss = b}),
           CLATTN_E_SHAPE, "loss [4]");

@@ -357,8 +357,8 @@ Test(told_devices, algorithms_say_what_a_device_or_a_call_lacks) {
         cla_problem p = problem_of(table[i].backward, table[i].dtype, table[i].D, table[i].Dv);
         if (table[i].reaches)
             *(int64_t *[]){&p.q.offset, &p.k.offset, &p.o.offset}[table[i].reaches - 1] = far;
-        const bool can = cla_algorithm_can(algorithm(table[i].backward, table[i].algorithm), &p, table[i].device,
-                                           reason, sizeof reason);
+        const bool can =
+            algorithm(table[i].backward, table[i].algorithm)->applies(&p, table[i].device, reason, sizeof reason);
         cr_expect_eq(can, !table[i].part, "case %zu: %s", i, reason);
         cr_expect(can || strstr(reason, table[i].part), "case %zu: %s", i, reason);
         cla_problem_free(&p);

@@ -182,25 +182,32 @@ clattn_status cla_view_bytes(const clattn_tensor *t, const char *name, int64_t *
     return status;
 }
 
-clattn_status cla_view_storage(const clattn_context *context, const clattn_tensor *t, const char *name, int use) {
+static clattn_status check_buffer(const clattn_context *context, const clattn_tensor *t, const char *name, int use) {
     clattn_status status = CLATTN_OK;
+    const cla_origin *origin = cla_buffer_origin(t->buffer);
     int64_t first, end;
-    CLA_CHECK(!t->buffer || !t->host, CLATTN_E_ARGUMENT, "%s: has both a buffer and a host array; give one", name);
-    CLA_CHECK(t->buffer || t->host || clattn_tensor_elements(t) == 0, CLATTN_E_ARGUMENT,
-              "%s: has neither a buffer nor a host array", name);
-    CLA_CHECK(!(use & CLA_WRITTEN) || !cla_view_overlaps(t), CLATTN_E_SHAPE,
-              "%s: its strides make elements share a place; an output may not broadcast or overlap itself", name);
-    if (!t->buffer)
-        goto done;
-    CLA_CHECK(!(use & CLA_WRITTEN) || !cla_buffer_origin(t->buffer)->read_only, CLATTN_E_ARGUMENT,
+    CLA_CHECK(!(use & CLA_WRITTEN) || !origin->read_only, CLATTN_E_ARGUMENT,
               "%s: is written, and its memory object is CL_MEM_READ_ONLY", name);
-    CLA_CHECK(!(use & CLA_READ) || !cla_buffer_origin(t->buffer)->write_only, CLATTN_E_ARGUMENT,
+    CLA_CHECK(!(use & CLA_READ) || !origin->write_only, CLATTN_E_ARGUMENT,
               "%s: is read, and its memory object is CL_MEM_WRITE_ONLY", name);
     CLA_CHECK(!context || clattn_buffer_context(t->buffer) == context, CLATTN_E_ARGUMENT,
               "%s: its buffer belongs to another context", name);
     CLA_TRY(cla_view_bytes(t, name, &first, &end));
     CLA_CHECK((uint64_t)end <= clattn_buffer_bytes(t->buffer), CLATTN_E_SHAPE,
               "%s: reaches to byte %lld of a buffer of %zu", name, (long long)end, clattn_buffer_bytes(t->buffer));
+done:
+    return status;
+}
+
+clattn_status cla_view_storage(const clattn_context *context, const clattn_tensor *t, const char *name, int use) {
+    clattn_status status = CLATTN_OK;
+    CLA_CHECK(!t->buffer || !t->host, CLATTN_E_ARGUMENT, "%s: has both a buffer and a host array; give one", name);
+    CLA_CHECK(t->buffer || t->host || clattn_tensor_elements(t) == 0, CLATTN_E_ARGUMENT,
+              "%s: has neither a buffer nor a host array", name);
+    if (t->buffer)
+        CLA_TRY(check_buffer(context, t, name, use));
+    CLA_CHECK(!(use & CLA_WRITTEN) || !cla_view_overlaps(t), CLATTN_E_SHAPE,
+              "%s: its strides make elements share a place; an output may not broadcast or overlap itself", name);
 done:
     return status;
 }

@@ -20,8 +20,8 @@ extern "C" {
 CLATTN_API clattn_status clattn_context_from_opencl(cl_context context, cl_command_queue queue,
                                                     const clattn_context_options *options, clattn_context **out);
 /* A buffer over your memory object (all of it; sub-buffers are fine).
- * Special  buffers over the same memory (one object, a sub-buffer and its whole, sub-buffers that meet, objects over one
- *          host array) are known to share it: calls then refuse an output over another tensor as they do in one buffer.
+ * Special  buffers over the same memory (one object, a sub-buffer and its whole, sub-buffers that meet, objects over
+ * one host array) are known to share it: calls then refuse an output over another tensor as they do in one buffer.
  *          Calls refuse an output in an object of CL_MEM_READ_ONLY, and an input, or what a step changes, in one of
  *          CL_MEM_WRITE_ONLY, by name (CLATTN_E_ARGUMENT).
  * Errors   CLATTN_E_ARGUMENT (of another cl_context), CLATTN_E_UNSUPPORTED (the `cpu` context), CLATTN_E_OPENCL. */

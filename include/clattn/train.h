@@ -231,8 +231,8 @@ CLATTN_API clattn_status clattn_sgd_step(clattn_context *context, const clattn_s
 /* The backward pass of a module computes its forward pass again from the same inputs, in scratch, so that nothing but
  * inputs is kept between the two. Sums are f64 also where a gradient by an input is. Gradients of weights are structs
  * as those of the weights, of the same shapes and in the same convention, so that clattn_parameters may hold them under
- * the same names; NULL: not wanted. No two of them share memory, but with `accumulate`, where those of shared weights may
- * be the same view. */
+ * the same names; NULL: not wanted. No two of them share memory, but with `accumulate`, where those of shared weights
+ * may be the same view. */
 typedef struct clattn_feedforward_backward_args {
     clattn_tensor x, d_y;                        /* [..., E] */
     clattn_tensor d_x;                           /* out, optional */
