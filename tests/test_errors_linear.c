@@ -31,6 +31,7 @@ Test(errors_linear, products_that_cannot_be_counted) {
     LINEAR(CLATTN_E_MEMORY, "1073741824 rows of 2147352576 numbers are too many", a.gated = true,
            a.x = repeated(2, 1 << 30, 1, 1), a.w = repeated(2, 2147352576, 1, 1), a.y = vast(2, 1 << 30, 1073676288, 1),
            a.algorithm = "blas");
+    LINEAR(CLATTN_E_SHAPE, "bias []: should be [6]", a.bias = clattn_tensor_slice(vec(0, 6), 0, 1, 6));
 #define APPLIES(code, part, ...)                                                                                       \
     REFUSED(clattn_linear_args, clattn_linear_applies(context, &a, 0, &applies, NULL), code, part,                     \
             ARGS(.x = mat(0, 3, 4), .w = mat(1, 6, 4), .y = mat(2, 3, 6)), __VA_ARGS__)

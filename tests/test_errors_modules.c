@@ -89,6 +89,10 @@ Test(errors_modules, heads_of_packed_weights) {
     PACKED(CLATTN_E_SHAPE, "out [4, 5]: has 5 inputs; should have 4", a.out = mat(2, E, 5));
     PACKED(CLATTN_E_SHAPE, "in_bias [11]: should be [12]", a.in_bias = vec(1, 11));
     PACKED(CLATTN_E_SHAPE, "in_bias [12, 1]: should be [12]", a.in_bias = mat(1, 12, 1));
+    PACKED(CLATTN_E_SHAPE, "in_bias [12]: axis 0 has size 12 and stride -1", a.in_bias.stride[0] = -1);
+    PACKED(CLATTN_E_SHAPE, "in_bias: rank -1", a.in_bias = clattn_tensor_slice(a.in_bias, 0, 1, 3 * E));
+    PACKED(CLATTN_E_SHAPE, "in_proj: offset -1 is negative", a.in_proj.offset = -1);
+    PACKED(CLATTN_E_SHAPE, "out_bias: rank -1", a.out_bias = clattn_tensor_slice(a.out_bias, 0, 1, E));
     PACKED(CLATTN_E_SHAPE, "out_bias [3]: should be [4]", a.out_bias = vec(3, 3));
 }
 
@@ -115,7 +119,7 @@ Test(errors_modules, heads_of_separate_weights) {
     SEPARATE(CLATTN_E_SHAPE, "v_bias [3]: should be [4]", a.v_bias = vec(3, 3));
     SEPARATE(CLATTN_E_SHAPE, "bias_k [1, 1, 3]: should be [1, 1, 4] or [4]", a.bias_k = cube(5, 1, 1, 3));
     SEPARATE(CLATTN_E_SHAPE, "bias_v [2, 1, 4]: should be [1, 1, 4] or [4]", a.bias_v = cube(5, 2, 1, 4));
-    SEPARATE(CLATTN_E_SHAPE, "bias_v [", a.bias_v.rank = CLATTN_MAX_RANK + 1);
+    SEPARATE(CLATTN_E_SHAPE, "bias_v: rank 9", a.bias_v.rank = CLATTN_MAX_RANK + 1);
     SEPARATE(CLATTN_E_ARGUMENT, "only one of bias_k and bias_v", a.bias_k.rank = 0);
     /* Beyond 2^40 numbers of a weight are not counted. */
     const clattn_tensor huge = repeated(2, 1 << 30, 1 << 30, 1);

@@ -131,6 +131,7 @@ Test(errors_ops, softmax_norm_and_pool) {
 #define NORM(code, part, ...)                                                                                          \
     REFUSED(clattn_norm_args, clattn_norm(context, &a), code, part, ARGS(.x = mat(0, 3, 4), .y = mat(1, 3, 4)),        \
             __VA_ARGS__)
+    NORM(CLATTN_E_SHAPE, "weight: rank -1", a.weight = clattn_tensor_slice(vec(2, 4), 0, 1, 4));
     NORM(CLATTN_E_ARGUMENT, "2 is no kind of norm", a.kind = (clattn_norm_kind)2);
     NORM(CLATTN_E_ARGUMENT, "epsilon -1", a.epsilon = -1);
     NORM(CLATTN_E_ARGUMENT, "epsilon inf", a.epsilon = (double)INFINITY);

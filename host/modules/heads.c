@@ -94,9 +94,10 @@ static clattn_status take_last(const clattn_tensor *given, const char *name, int
     char text[200];
     if (!cla_present(given))
         goto done;
+    CLA_TRY(cla_view_check(given, name));
     const int axis = given->rank - 1;
-    CLA_CHECK(axis < CLATTN_MAX_RANK && given->shape[axis] == count && clattn_tensor_elements(given) == count,
-              CLATTN_E_SHAPE, "%s %s: should be [1, 1, %lld] or [%lld]", name, cla_shape_text(given, text, sizeof text),
+    CLA_CHECK(given->shape[axis] == count && clattn_tensor_elements(given) == count, CLATTN_E_SHAPE,
+              "%s %s: should be [1, 1, %lld] or [%lld]", name, cla_shape_text(given, text, sizeof text),
               (long long)count, (long long)count);
     *last = *given;
     last->rank = 1;

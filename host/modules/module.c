@@ -60,6 +60,7 @@ clattn_status cla_take_matrix(const clattn_tensor *given, const char *name, bool
         CLA_CHECK(given->shape[i] >= 0 && given->shape[i] <= INT32_MAX, CLATTN_E_SHAPE,
                   "%s %s: axis %d is not from 0 to %d long", name, cla_shape_text(given, text, sizeof text), i,
                   INT32_MAX);
+    CLA_TRY(cla_view_check(given, name)); /* since parts of a view that is none would be absent */
     CLA_CHECK(!transposed || clattn_dtype_length(given->dtype) == 1, CLATTN_E_DTYPE,
               "%s: is %s, which packs elements of a row, and transposed; store it as [out, in]", name,
               clattn_dtype_name(given->dtype));
@@ -71,8 +72,11 @@ done:
 clattn_status cla_check_vector(const clattn_tensor *given, const char *name, int64_t elements) {
     clattn_status status = CLATTN_OK;
     char text[200];
-    CLA_CHECK(!cla_present(given) || (given->rank == 1 && given->shape[0] == elements), CLATTN_E_SHAPE,
-              "%s %s: should be [%lld]", name, cla_shape_text(given, text, sizeof text), (long long)elements);
+    if (!cla_present(given))
+        goto done;
+    CLA_TRY(cla_view_check(given, name));
+    CLA_CHECK(given->rank == 1 && given->shape[0] == elements, CLATTN_E_SHAPE, "%s %s: should be [%lld]", name,
+              cla_shape_text(given, text, sizeof text), (long long)elements);
 done:
     return status;
 }
@@ -91,8 +95,10 @@ bool cla_same_shape(const clattn_tensor *a, const clattn_tensor *b) {
 
 clattn_status cla_check_gradient(const clattn_tensor *gradient, const clattn_tensor *weight, const char *name) {
     char text[200], other[200];
-    if (!cla_present(gradient) || cla_same_shape(gradient, weight))
+    if (!cla_present(gradient))
         return CLATTN_OK;
+    if (cla_same_shape(gradient, weight))
+        return cla_view_check(gradient, name);
     if (!cla_present(weight))
         return cla_error(CLATTN_E_ARGUMENT, "%s: there is a gradient, and no weight", name);
     return cla_error(CLATTN_E_SHAPE, "%s %s: should have the shape of the weight %s", name,

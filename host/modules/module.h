@@ -20,7 +20,7 @@ clattn_status cla_check_storage(const clattn_context *context, const clattn_tens
 clattn_status cla_take_rows(const clattn_context *context, const clattn_tensor *given, const char *module,
                             const char *name, bool batch_second, clattn_tensor *rows);
 /* Whether `t` is there and of the type f64. */
-static inline bool cla_is_wide(const clattn_tensor *t) { return t->rank > 0 && t->dtype == CLATTN_F64; }
+static inline bool cla_is_wide(const clattn_tensor *t) { return cla_present(t) && t->dtype == CLATTN_F64; }
 /* A matrix as [out, in]. */
 clattn_status cla_take_matrix(const clattn_tensor *given, const char *name, bool transposed, clattn_tensor *matrix);
 /* Whether an optional vector has so many elements. */

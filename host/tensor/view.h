@@ -23,7 +23,8 @@ typedef struct cla_extent {
     uintptr_t begin, end;
 } cla_extent;
 
-static inline bool cla_present(const clattn_tensor *t) { return t->rank > 0; }
+/* Rank 0 says that a tensor is left out; -1, of a slice that does not fit, is for cla_view_check to refuse. */
+static inline bool cla_present(const clattn_tensor *t) { return t->rank != 0; }
 /* "[2, 8, 1024, 64]" into text, which is also returned. */
 const char *cla_shape_text(const clattn_tensor *t, char *text, size_t size);
 /* Rank, shape, strides and offset are possible: no negative number, no overflow, no part of a block, and a host array
