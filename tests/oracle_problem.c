@@ -6,7 +6,7 @@
 #include <string.h>
 
 void *oracle_alloc(size_t count, size_t size) {
-    void *p = calloc(count ? count : 1, size);
+    void *p = count < PTRDIFF_MAX ? calloc(count ? count : 1, size) : NULL;
     if (!p)
         abort();
     return p;

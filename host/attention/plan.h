@@ -13,7 +13,7 @@
 typedef struct cla_pack cla_pack;       /* pack.c */
 typedef struct cla_weights cla_weights; /* weights.c */
 
-enum { CLA_CLASS_KEY = 224 };
+enum { CLA_CLASS_KEY = 256 };
 
 struct clattn_plan {
     clattn_context *context;
