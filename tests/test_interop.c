@@ -547,6 +547,13 @@ Test(interop, memory_for_reading_is_not_written_nor_the_other_way_round) {
           "y: is written");
     const clattn_sgd_args step = {.parameter = row_at(out, 0), .gradient = row_at(in, 0), .step = 1};
     FAILS(clattn_sgd_step(context, &step), CLATTN_E_ARGUMENT, "parameter: is read");
+    const clattn_sum_args added = {.x = row_at(in, 0), .y = row_at(out, 0), .accumulate = true};
+    FAILS(clattn_sum(context, &added), CLATTN_E_ARGUMENT, "y: is read");
+    const clattn_linear_backward_args linear = {
+        .x = row_at(in, 0), .d_y = row_at(in, 0), .d_bias = row_at(out, 0), .accumulate = true};
+    clattn_linear_backward_args l = linear;
+    l.d_bias.rank = 1, l.d_bias.shape[0] = ROW, l.d_bias.stride[0] = 1;
+    FAILS(clattn_linear_backward(context, &l), CLATTN_E_ARGUMENT, "d_bias: is read");
     clattn_buffer *const all[] = {part, both, in, out};
     for (int i = 0; i < 4; i++)
         clattn_buffer_destroy(all[i]);

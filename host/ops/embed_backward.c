@@ -25,7 +25,7 @@ static clattn_status take(clattn_context *context, const clattn_embed_backward_a
     a->has_padding = args->has_padding, a->padding = args->padding;
     clattn_tensor *const floats[] = {&a->table, &a->d_y};
     CLA_CHECK(isfinite(a->scale), CLATTN_E_ARGUMENT, "embed_backward: scale %g is not finite", a->scale);
-    CLA_TRY(cla_operand_check(context, &a->table, "d_table", CLA_OPERAND_OUTPUT));
+    CLA_TRY(cla_operand_check(context, &a->table, "d_table", cla_operand_sum(a->add)));
     CLA_CHECK(a->table.rank == 2, CLATTN_E_SHAPE, "d_table %s: should be [V, E]: it has rank 2",
               cla_shape_text(&a->table, text, sizeof text));
     CLA_TRY(cla_operand_check(context, &a->ids, "ids", CLA_OPERAND_INTS));

@@ -99,7 +99,8 @@ static clattn_status take(clattn_context *context, const clattn_linear_backward_
             continue;
         a->t[i] = given[i];
         if (i < D_X || given[i].rank != 0)
-            CLA_TRY(cla_operand_check(context, &given[i], names[i], i < D_X ? CLA_OPERAND_FLOATS : CLA_OPERAND_OUTPUT));
+            CLA_TRY(cla_operand_check(context, &given[i], names[i],
+                                      i < D_X ? CLA_OPERAND_FLOATS : cla_operand_sum(i > D_X && args->accumulate)));
     }
     a->activation = args->activation;
     a->accumulate = args->accumulate;

@@ -73,8 +73,8 @@ static clattn_status take(clattn_context *context, const clattn_norm_backward_ar
     for (int i = 0; i < TENSORS; i++) {
         all[i] = &a->t[i];
         if (i == X || i == D_Y || given[i].rank != 0)
-            CLA_TRY(
-                cla_operand_check(context, &given[i], names[i], i >= D_X ? CLA_OPERAND_OUTPUT : CLA_OPERAND_FLOATS));
+            CLA_TRY(cla_operand_check(context, &given[i], names[i],
+                                      i < D_X ? CLA_OPERAND_FLOATS : cla_operand_sum(i > D_X && args->accumulate)));
     }
     CLA_TRY(take_options(args, a));
     for (int i = RESIDUAL; i <= D_X; i++)

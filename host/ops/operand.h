@@ -13,6 +13,11 @@ typedef enum cla_operand {
     CLA_OPERAND_CHANGED = 8 /* an output that is read too */
 } cla_operand;
 
+/* The kind of an output that is added to, or not. */
+static inline int cla_operand_sum(bool added) {
+    return added ? CLA_OPERAND_OUTPUT | CLA_OPERAND_CHANGED : CLA_OPERAND_OUTPUT;
+}
+
 /* Present, of a right type, with storage that reaches far enough, in this context. No axis is longer than int counts.
  * `kind` is a sum of cla_operand. */
 clattn_status cla_operand_check(clattn_context *context, const clattn_tensor *t, const char *name, int kind);

@@ -147,7 +147,7 @@ clattn_status clattn_sum(clattn_context *context, const clattn_sum_args *args) {
     cla_sums a = {.x = args->x, .y = args->y, .add = args->accumulate};
     clattn_tensor *const all[] = {&a.x, &a.y};
     CLA_TRY(cla_operand_check(context, &a.x, "x", CLA_OPERAND_FLOATS));
-    CLA_TRY(cla_operand_check(context, &a.y, "y", CLA_OPERAND_OUTPUT));
+    CLA_TRY(cla_operand_check(context, &a.y, "y", cla_operand_sum(a.add)));
     CLA_TRY(cla_operand_apart(&a.x, "x", &a.y, "y"));
     clattn_tensor y = args->y;
     CLA_CHECK(cla_walk_broadcast(&y, a.x.rank, a.x.shape), CLATTN_E_SHAPE,

@@ -21,9 +21,9 @@ CLATTN_API clattn_status clattn_context_from_opencl(cl_context context, cl_comma
                                                     const clattn_context_options *options, clattn_context **out);
 /* A buffer over your memory object (all of it; sub-buffers are fine).
  * Special  buffers over the same memory (one object, a sub-buffer and its whole, sub-buffers that meet, objects over
- * one host array) are known to share it: calls then refuse an output over another tensor as they do in one buffer.
- *          Calls refuse an output in an object of CL_MEM_READ_ONLY, and an input, or what a step changes, in one of
- *          CL_MEM_WRITE_ONLY, by name (CLATTN_E_ARGUMENT).
+ *          one host array) are known to share it: calls refuse an output over another tensor as they do in one buffer.
+ *          Calls refuse an output in an object of CL_MEM_READ_ONLY, and an input, or what is changed or added to, in
+ *          one of CL_MEM_WRITE_ONLY, by name (CLATTN_E_ARGUMENT).
  * Errors   CLATTN_E_ARGUMENT (of another cl_context), CLATTN_E_UNSUPPORTED (the `cpu` context), CLATTN_E_OPENCL. */
 CLATTN_API clattn_status clattn_buffer_from_opencl(clattn_context *context, cl_mem memory, clattn_buffer **buffer);
 /* The memory object of a buffer, not retained; NULL on the `cpu` context. */
