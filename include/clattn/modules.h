@@ -114,8 +114,9 @@ typedef struct clattn_multihead_args {
  * Shapes   as above; with batch_second B is the second axis of query, key, value and y. Strides are free.
  * Dtypes   f32, f16, bf16, f64, each tensor its own.
  * Special  see clattn_module_masks. B, N, M may be 0. An output of a module that lies over another, or over what is
- * read after it is written, is refused (CLATTN_E_ARGUMENT). Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT,
- * CLATTN_E_UNSUPPORTED, CLATTN_E_LIMIT, and the device's. Source   Vaswani et al. 2017 section 3.2.2. */
+ *          read after it is written, is refused (CLATTN_E_ARGUMENT).
+ * Errors   CLATTN_E_SHAPE, CLATTN_E_DTYPE, CLATTN_E_ARGUMENT, CLATTN_E_UNSUPPORTED, CLATTN_E_LIMIT, and the device's.
+ * Source   Vaswani et al. 2017 section 3.2.2. */
 CLATTN_API clattn_status clattn_multihead_run(clattn_multihead *multihead, const clattn_multihead_args *args);
 
 /* ---- feed-forward ---- */
