@@ -119,16 +119,14 @@ Test(errors_views, memory_that_two_views_share) {
     } table[] = {{0, 8, 1, 8, 8, 1, false}, {8, 8, 1, 0, 8, 1, false}, {0, 8, 1, 7, 8, 1, true},
                  {7, 8, 1, 0, 8, 1, true},  {0, 16, 1, 4, 4, 1, true}, {4, 4, 1, 0, 16, 1, true},
                  {0, 8, 2, 1, 8, 2, false}, {0, 8, 2, 0, 4, 2, true},  {0, 8, 2, 8, 4, 2, true},
-                 {0, 8, 2, 3, 2, 1, true},  {3, 2, 1, 0, 8, 2, false}, {0, 0, 1, 0, 8, 1, false}};
+                 {0, 8, 2, 3, 2, 1, true},  {3, 2, 1, 0, 8, 2, true},  {0, 0, 1, 0, 8, 1, false}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         clattn_tensor a = clattn_tensor_host(room, CLATTN_F32, 1, &table[i].n);
         clattn_tensor b = clattn_tensor_host(room, CLATTN_F32, 1, &table[i].other_n);
         a.offset = table[i].at, a.stride[0] = table[i].stride;
         b.offset = table[i].other_at, b.stride[0] = table[i].other_stride;
-        const bool dense_inside = table[i].meet;
-        cr_expect_eq(cla_view_meets(&a, &b), cla_view_meets(&b, &a), "case %zu: both ways are the same", i);
-        if (i < 9 || i == 11)
-            cr_expect_eq(cla_view_meets(&a, &b), dense_inside, "case %zu", i);
+        cr_expect_eq(cla_view_meets(&a, &b), table[i].meet, "case %zu", i);
+        cr_expect_eq(cla_view_meets(&b, &a), table[i].meet, "case %zu, the other way round", i);
     }
     const clattn_tensor none = {0}, some = matrix(2, 2);
     cr_expect_not(cla_view_meets(&none, &some) || cla_view_meets(&some, &none));

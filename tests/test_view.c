@@ -152,6 +152,25 @@ Test(view, views_that_share_an_element_for_certain_are_found) {
     cr_expect_not(cla_view_meets(&dense, &none));
     const clattn_tensor last = clattn_tensor_host(x + 25, CLATTN_F32, 1, (const int64_t[]){3});
     cr_expect(cla_view_meets(&gaps, &last), "the last element of the first");
+    clattn_tensor twice = clattn_tensor_host(x, CLATTN_F32, 2, (const int64_t[]){2, 2});
+    twice.stride[0] = 0, twice.stride[1] = 3; /* elements 0 and 3, as many as dense ones from 0 to 3 */
+    const clattn_tensor between = clattn_tensor_host(x + 1, CLATTN_F32, 1, (const int64_t[]){2});
+    clattn_tensor around = between;
+    around.stride[0] = 4; /* elements 1 and 5: an end between those of the first */
+    cr_expect_not(cla_view_meets(&twice, &around), "between elements that are there twice");
+    clattn_tensor shifted = others; /* rows of 8, columns 3 to 6: into the last column of the gaps' rows */
+    shifted.offset--;
+    cr_expect(cla_view_meets(&gaps, &shifted), "a column in common");
+    clattn_tensor even = clattn_tensor_host(x, CLATTN_F32, 1, (const int64_t[]){8}), odd;
+    even.stride[0] = 2;
+    odd = even, odd.offset = 1;
+    cr_expect_not(cla_view_meets(&even, &odd), "each other element");
+    odd.offset = 14;
+    cr_expect(cla_view_meets(&even, &odd), "the last is the first of the other");
+    const clattn_tensor blocks = clattn_tensor_host(x, CLATTN_Q8_0, 1, (const int64_t[]){64});
+    const clattn_tensor numbers = clattn_tensor_host(x + 16, CLATTN_F32, 1, (const int64_t[]){1});
+    const clattn_tensor behind = clattn_tensor_host(x + 17, CLATTN_F32, 1, (const int64_t[]){1});
+    cr_expect(cla_view_meets(&blocks, &numbers) && !cla_view_meets(&blocks, &behind), "68 bytes of two blocks");
 }
 
 static void expect_range(const clattn_tensor *t, int64_t want_first, int64_t want_end) {

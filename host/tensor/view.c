@@ -212,17 +212,24 @@ done:
     return status;
 }
 
-bool cla_view_overlaps(const clattn_tensor *t) {
-    int order[CLATTN_MAX_RANK], n = 0;
-    if (clattn_tensor_elements(t) == 0)
-        return false;
-    for (int i = 0; i < t->rank; i++) /* insertion sort by stride, axes of size 1 left out */
+/* The axes of more than one element, the shortest stride first; returns how many. */
+static int by_stride(const clattn_tensor *t, int order[CLATTN_MAX_RANK]) {
+    int n = 0;
+    for (int i = 0; i < t->rank; i++) /* insertion sort */
         if (t->shape[i] > 1) {
             int at = n++;
             for (; at > 0 && t->stride[order[at - 1]] > t->stride[i]; at--)
                 order[at] = order[at - 1];
             order[at] = i;
         }
+    return n;
+}
+
+bool cla_view_overlaps(const clattn_tensor *t) {
+    int order[CLATTN_MAX_RANK];
+    if (clattn_tensor_elements(t) == 0)
+        return false;
+    const int n = by_stride(t, order);
     int64_t reach = 0; /* the highest element of the axes so far */
     for (int i = 0; i < n; i++) {
         if (t->stride[order[i]] <= reach)
@@ -242,16 +249,26 @@ bool cla_view_extent(const clattn_tensor *t, cla_extent *extent) {
     return true;
 }
 
-/* The view t of bytes x takes all of its bytes and holds an end of the other one. */
-static bool holds_an_end(const clattn_tensor *t, const cla_extent *x, const cla_extent *y) {
-    return x->end - x->begin == clattn_dtype_bytes(t->dtype, (size_t)clattn_tensor_elements(t)) &&
-           ((y->begin >= x->begin && y->begin < x->end) || (y->end > x->begin && y->end <= x->end));
+/* Whether a byte is of an element of the view, which has that extent; certain where true, and
+ * exact where strides are nested. */
+static bool holds(const clattn_tensor *t, const cla_extent *extent, uintptr_t byte) {
+    int order[CLATTN_MAX_RANK];
+    if (byte < extent->begin || byte >= extent->end)
+        return false;
+    const size_t units = (size_t)(byte - extent->begin) / clattn_dtype_size(t->dtype); /* blocks are whole */
+    int64_t rest = (int64_t)(units * clattn_dtype_length(t->dtype));
+    for (int i = by_stride(t, order) - 1; i >= 0; i--) {
+        const int64_t stride = t->stride[order[i]], last = t->shape[order[i]] - 1;
+        const int64_t steps = stride == 0 ? 0 : rest / stride;
+        rest -= (steps < last ? steps : last) * stride;
+    }
+    return rest == 0;
 }
 
 bool cla_view_meets(const clattn_tensor *a, const clattn_tensor *b) {
     cla_extent x, y;
     return cla_view_extent(a, &x) && cla_view_extent(b, &y) && x.memory == y.memory &&
-           (x.begin == y.begin || x.end == y.end || holds_an_end(a, &x, &y) || holds_an_end(b, &y, &x));
+           (holds(a, &x, y.begin) || holds(a, &x, y.end - 1) || holds(b, &y, x.begin) || holds(b, &y, x.end - 1));
 }
 
 clattn_tensor cla_view_lift(const clattn_tensor *t) {
