@@ -460,6 +460,11 @@ Test(errors_calls, results_of_stacks_that_lie_over_others) {
                 a.d_memory = cube(4, B, M, E));
     ENCODE_BACK(CLATTN_E_ARGUMENT, "norm.weight: lies over d_y",
                 w.layers = (clattn_encoder_layer_weights[LAYERS]){{.reserved = {0}}}, w.norm.weight = vec(2, E));
+    hidden[0] = x(0), hidden[1].rank = 0;
+    ENCODE(CLATTN_E_ARGUMENT, "encoder: layer 0: hidden: lies over layer ", a.hidden = hidden); /* of weights */
+    const clattn_encoder_layer_weights written[LAYERS] = {{.reserved = {0}}, {.feedforward.linear1 = mat(0, F, E)}};
+    ENCODE_BACK(CLATTN_E_ARGUMENT, "layer 1: feedforward.linear1: lies over layer ", w.layers = written,
+                w.norm.weight.rank = 0);
     ENCODE_BACK(CLATTN_E_ARGUMENT, "norm1.weight: lies over layer ", a.gradients = &twice);
     expect_unwritten();
     /* Shared weights: their gradients add up. What the last layer gives is y. */

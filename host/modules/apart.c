@@ -73,6 +73,28 @@ void cla_apart_add_norm(cla_apart *apart, const clattn_norm_weights *w, cla_call
     add_fields(apart, w, all, CLA_APART_NORM, called, role);
 }
 
+static void add_checked_heads(cla_apart *apart, const cla_heads *heads, cla_called called) {
+    static const field all[] = {{offsetof(cla_heads, q), "q"},           {offsetof(cla_heads, q_bias), "q_bias"},
+                                {offsetof(cla_heads, k), "k"},           {offsetof(cla_heads, k_bias), "k_bias"},
+                                {offsetof(cla_heads, v), "v"},           {offsetof(cla_heads, v_bias), "v_bias"},
+                                {offsetof(cla_heads, out), "out"},       {offsetof(cla_heads, out_bias), "out_bias"},
+                                {offsetof(cla_heads, last_k), "bias_k"}, {offsetof(cla_heads, last_v), "bias_v"}};
+    add_fields(apart, heads, all, sizeof all / sizeof *all, called, CLA_ROLE_INPUT);
+}
+
+void cla_apart_add_layer(cla_apart *apart, const cla_layer *layer, int64_t i) {
+    static const field feed[CLA_APART_FEED] = {
+        {offsetof(cla_feed, linear1), "linear1"}, {offsetof(cla_feed, linear1_bias), "linear1_bias"},
+        {offsetof(cla_feed, gate), "gate"},       {offsetof(cla_feed, gate_bias), "gate_bias"},
+        {offsetof(cla_feed, linear2), "linear2"}, {offsetof(cla_feed, linear2_bias), "linear2_bias"}};
+    add_checked_heads(apart, &layer->self, (cla_called){i, "weights.self_attn."});
+    if (layer->has_cross)
+        add_checked_heads(apart, &layer->cross, (cla_called){i, "weights.cross_attn."});
+    add_fields(apart, &layer->feed, feed, CLA_APART_FEED, (cla_called){i, "weights.feedforward."}, CLA_ROLE_INPUT);
+    for (int n = 0; n < 3; n++)
+        cla_apart_add_norm(apart, &layer->norms[n], (cla_called){i, "weights.norm."}, CLA_ROLE_INPUT);
+}
+
 static int by_place(const void *a, const void *b) {
     const cla_extent *x = &((const cla_lying *)a)->extent, *y = &((const cla_lying *)b)->extent;
     if (x->memory != y->memory)

@@ -4,6 +4,7 @@
 #ifndef CLA_APART_H
 #define CLA_APART_H
 
+#include "modules/layer.h"
 #include "modules/masks.h"
 
 typedef enum cla_role {
@@ -26,7 +27,8 @@ typedef struct cla_apart {
     size_t count, room;
 } cla_apart;
 
-enum { CLA_APART_HEADS = 12, CLA_APART_FEED = 6, CLA_APART_NORM = 2 }; /* tensors that these add at most */
+/* Tensors that these add at most. */
+enum { CLA_APART_HEADS = 12, CLA_APART_FEED = 6, CLA_APART_NORM = 2, CLA_APART_LAYER = 32 };
 
 /* Room for so many tensors. cla_apart_end must follow. */
 clattn_status cla_apart_begin(const char *module, size_t room, cla_apart *apart);
@@ -37,6 +39,8 @@ void cla_apart_add_masks(cla_apart *apart, const cla_masks *masks);
 void cla_apart_add_heads(cla_apart *apart, const clattn_multihead_weights *w, cla_called called, cla_role role);
 void cla_apart_add_feed(cla_apart *apart, const clattn_feedforward_weights *w, cla_called called, cla_role role);
 void cla_apart_add_norm(cla_apart *apart, const clattn_norm_weights *w, cla_called called, cla_role role);
+/* Weights that a module holds, which are inputs. */
+void cla_apart_add_layer(cla_apart *apart, const cla_layer *layer, int64_t i);
 void cla_apart_add_one(cla_apart *apart, const clattn_tensor *t, cla_called called, const char *name, cla_role role);
 /* Forgets the list. `status` is returned where it is an error, else CLATTN_E_ARGUMENT for an output that certainly
  * shares a byte with another tensor. */

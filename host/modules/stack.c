@@ -104,16 +104,19 @@ done:
     return status;
 }
 
-/* What a layer gives is written while the next ones still read masks and memory. */
+/* What a layer gives is written while the next ones still read weights, masks and memory. */
 static clattn_status check_hidden(const cla_stack *s, const cla_stack_call *call) {
     clattn_status status = CLATTN_OK;
     cla_apart apart = {0};
     if (!call->hidden)
         goto done;
-    CLA_TRY(cla_apart_begin(s->module, (size_t)s->count + 8, &apart));
+    CLA_TRY(cla_apart_begin(s->module, (size_t)s->count * (1 + CLA_APART_LAYER) + CLA_APART_NORM + 8, &apart));
     const clattn_tensor *last = &call->hidden[s->count - 1];
-    for (int64_t i = 0; i < s->count; i++)
+    for (int64_t i = 0; i < s->count; i++) {
         cla_apart_add_one(&apart, &call->hidden[i], (cla_called){.layer = i, .part = ""}, "hidden", CLA_ROLE_OUTPUT);
+        cla_apart_add_layer(&apart, &s->layers[i], i);
+    }
+    cla_apart_add_norm(&apart, &s->norm, (cla_called){-1, "weights.norm."}, CLA_ROLE_INPUT);
     if (s->has_norm || !cla_present(last) || !cla_same_view(last, &call->y)) /* else it is y */
         cla_apart_add(&apart, &call->y, "y", CLA_ROLE_LAST);
     cla_apart_add(&apart, &call->memory, "memory", CLA_ROLE_INPUT);

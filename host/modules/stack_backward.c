@@ -62,7 +62,7 @@ static clattn_status check_apart(const cla_stack *s, const cla_stack_call *call,
     clattn_status status = CLATTN_OK;
     cla_apart apart;
     const cla_role role = back->accumulate ? CLA_ROLE_ADDED : CLA_ROLE_OUTPUT;
-    const int64_t layer = 2 * CLA_APART_HEADS + CLA_APART_FEED + 3 * CLA_APART_NORM + 1;
+    const int64_t layer = 2 * CLA_APART_HEADS + CLA_APART_FEED + 3 * CLA_APART_NORM + 1 + CLA_APART_LAYER;
     CLA_TRY(cla_apart_begin(s->module, (size_t)(s->count * layer + CLA_APART_NORM + 12), &apart));
     cla_apart_add(&apart, &back->d_x, "d_x", CLA_ROLE_LAST);
     cla_apart_add(&apart, &back->d_memory, "d_memory", CLA_ROLE_OUTPUT);
@@ -74,6 +74,7 @@ static clattn_status check_apart(const cla_stack *s, const cla_stack_call *call,
     for (int64_t i = 0; i < s->count; i++) {
         if (i < s->count - 1 || s->has_norm)
             cla_apart_add_one(&apart, &call->hidden[i], (cla_called){i, ""}, "hidden", CLA_ROLE_INPUT);
+        cla_apart_add_layer(&apart, &s->layers[i], i);
         if (back->gradients) {
             const cla_layer_parts parts = back->gradients->part(back->gradients->weights, i);
             add_parts(&apart, &parts, i, role);
