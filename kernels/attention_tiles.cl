@@ -29,7 +29,7 @@ static inline void cap_scores(real s[NR][NC], __local real4 *p, real cap) {
 
 /* Drops keys outside the rows' intervals, where there are `some`; returns whether a key below `end` is excluded, by an
  * interval or by a score of -inf. j: the first own key. */
-static inline int drop_scores(real s[NR][NC], int some, __local const int2 *bounds, int j, int end) {
+INLINE int drop_scores(real s[NR][NC], int some, __local const int2 *bounds, int j, int end) {
     real low = INFINITY;
     EACH(r, NR) EACH(c, NC) low = fmin(low, s[r][c]);
     int excluded = low == -INFINITY;
@@ -66,7 +66,7 @@ static inline int share_maxima(const real s[NR][NC], __local real *maxima) {
 #error "attention_tiles: no room for what dropout leaves"
 #endif
 /* What the weights of own row r and of keys TC (4 g + y) + tc are multiplied by; `left`: of the own row 0 and key 0. */
-static inline real4 kept_factors(__local const uchar *left, int r, int g, uint bit, real kept) {
+INLINE real4 kept_factors(__local const uchar *left, int r, int g, uint bit, real kept) {
     left += TR * r * DRAWN_FOURS + TC * g;
     return (real4)(left[0] >> bit & 1 ? kept : R(0.0), left[TC / 4] >> bit & 1 ? kept : R(0.0),
                    left[TC / 2] >> bit & 1 ? kept : R(0.0), left[3 * TC / 4] >> bit & 1 ? kept : R(0.0));

@@ -14,13 +14,13 @@ static inline void add_scores(real sum[NR][NC], const real s[NR][NC]) {
 }
 
 /* tile[query][key], rows of BN numbers. */
-static inline void spread_scores(__local real *tile, const real s[NR][NC]) {
+INLINE void spread_scores(__local real *tile, const real s[NR][NC]) {
     EACH(r, NR) EACH(c, NC) tile[BN * TR * r + TC * c] = s[r][c];
 }
 
 /* Sums over queries and keys where the bias has not those axes, and stores what is left. */
-static inline void store_bias(__local real *tile, const cla_lanes_bias_args *a, const bias_share *w, __global void *DB,
-                              long at, uint lid) {
+INLINE void store_bias(__local real *tile, const cla_lanes_bias_args *a, const bias_share *w, __global void *DB,
+                       long at, uint lid) {
     const int rows = a->db_i ? min(BM, a->rows - w->i0) : 1, columns = a->db_j ? min(BN, a->columns - w->j0) : 1;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint c = lid; c < (a->db_i ? 0 : BN); c += WG)
