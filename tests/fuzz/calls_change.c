@@ -129,7 +129,7 @@ static void change_value(fuzz_call *c) {
     const clattn_tensor *t = some_tensor(c);
     const size_t size = clattn_dtype_size(t->dtype);
     for (int i = 0; i < c->array_count && size > 0; i++)
-        if (c->arrays[i].a.data == t->host) {
+        if (c->arrays[i].a.data == t->host && c->arrays[i].a.bytes >= size) {
             const size_t at = (size_t)fuzz_byte(c->in) % (c->arrays[i].a.bytes / size) * size;
             memset(c->arrays[i].a.data + at, (int)fuzz_byte(c->in), size);
         }
