@@ -167,6 +167,12 @@ Test(view, views_that_share_an_element_for_certain_are_found) {
     cr_expect_not(cla_view_meets(&even, &odd), "each other element");
     odd.offset = 14;
     cr_expect(cla_view_meets(&even, &odd), "the last is the first of the other");
+    const clattn_tensor rows = clattn_tensor_slice(clattn_tensor_host(x, CLATTN_F32, 2, wide), 1, 2, 3);
+    clattn_tensor thin = clattn_tensor_host(x, CLATTN_F32, 1, (const int64_t[]){3});
+    thin.offset = 9, thin.stride[0] = 10; /* elements 9, 19 and 29; rows are 2 to 4, 10 to 12, 18 to 20 and 26 to 28 */
+    cr_expect(cla_view_meets(&rows, &thin) && cla_view_meets(&thin, &rows), "in the middle of both");
+    thin.offset = 5, thin.stride[0] = 9;
+    cr_expect_not(cla_view_meets(&rows, &thin), "5, 14 and 23");
     const clattn_tensor blocks = clattn_tensor_host(x, CLATTN_Q8_0, 1, (const int64_t[]){64});
     const clattn_tensor numbers = clattn_tensor_host(x + 16, CLATTN_F32, 1, (const int64_t[]){1});
     const clattn_tensor behind = clattn_tensor_host(x + 17, CLATTN_F32, 1, (const int64_t[]){1});

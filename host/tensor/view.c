@@ -249,8 +249,10 @@ bool cla_view_extent(const clattn_tensor *t, cla_extent *extent) {
     return true;
 }
 
-/* Whether a byte is of an element of the view, which has that extent; certain where true, and
- * exact where strides are nested. */
+enum { FEW = 4096 }; /* elements that are looked at one by one */
+
+/* Whether a byte is of an element of the view, which has that extent; certain where true, and exact where strides are
+ * nested. */
 static bool holds(const clattn_tensor *t, const cla_extent *extent, uintptr_t byte) {
     int order[CLATTN_MAX_RANK];
     if (byte < extent->begin || byte >= extent->end)
@@ -265,10 +267,31 @@ static bool holds(const clattn_tensor *t, const cla_extent *extent, uintptr_t by
     return rest == 0;
 }
 
+/* Whether an element of `t` begins or ends in one of the other view. */
+static bool any_in(const clattn_tensor *t, const cla_extent *extent, const clattn_tensor *other, const cla_extent *in) {
+    const int64_t n = clattn_tensor_elements(t), size = (int64_t)clattn_dtype_size(t->dtype);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t place = 0, rest = i;
+        for (int axis = t->rank - 1; axis >= 0; axis--) {
+            place += rest % t->shape[axis] * t->stride[axis];
+            rest /= t->shape[axis];
+        }
+        const uintptr_t first = extent->begin + (uintptr_t)(place / (int64_t)clattn_dtype_length(t->dtype) * size);
+        if (holds(other, in, first) || holds(other, in, first + (uintptr_t)size - 1))
+            return true;
+    }
+    return false;
+}
+
 bool cla_view_meets(const clattn_tensor *a, const clattn_tensor *b) {
     cla_extent x, y;
-    return cla_view_extent(a, &x) && cla_view_extent(b, &y) && x.memory == y.memory &&
-           (holds(a, &x, y.begin) || holds(a, &x, y.end - 1) || holds(b, &y, x.begin) || holds(b, &y, x.end - 1));
+    if (!cla_view_extent(a, &x) || !cla_view_extent(b, &y) || x.memory != y.memory || x.end <= y.begin ||
+        y.end <= x.begin)
+        return false;
+    if (holds(a, &x, y.begin) || holds(a, &x, y.end - 1) || holds(b, &y, x.begin) || holds(b, &y, x.end - 1))
+        return true;
+    return clattn_tensor_elements(a) <= FEW && clattn_tensor_elements(b) <= FEW &&
+           (any_in(a, &x, b, &y) || any_in(b, &y, a, &x));
 }
 
 clattn_tensor cla_view_lift(const clattn_tensor *t) {

@@ -41,7 +41,8 @@ clattn_status cla_view_storage(const clattn_context *context, const clattn_tenso
 bool cla_view_extent(const clattn_tensor *t, cla_extent *extent);
 /* Two elements of the view share a place (a stride of 0, or strides that meet). Exact for nested strides. */
 bool cla_view_overlaps(const clattn_tensor *t);
-/* Whether both have a byte in common for certain: another view may lie in the gaps of one. The views need no check. */
+/* Whether both have a byte in common for certain: another view may lie in the gaps of one. Exact where strides are
+ * nested and elements few; else seen at each other's ends. The views need no check. */
 bool cla_view_meets(const clattn_tensor *a, const clattn_tensor *b);
 /* Puts axes of size 1 and stride 0 before the others until the rank is 4. t->rank <= 4. */
 clattn_tensor cla_view_lift(const clattn_tensor *t);
