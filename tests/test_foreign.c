@@ -93,10 +93,10 @@ static heads_call heads_of(pool *p, const heads_kind *kind) {
 Test(foreign, tensors_and_weights_of_multihead_attention) {
     two t = open_two();
     heads_call c = heads_of(&t.p, &(heads_kind){.separate = true, .bias_kv = true});
-    const place places[] = {{&c.args.query, "projection of queries: x"},
-                            {&c.args.key, "projection of keys: x"},
-                            {&c.args.value, "projection of values: x"},
-                            {&c.args.y, "projection of the result: y"},
+    const place places[] = {{&c.args.query, "multihead: query"},
+                            {&c.args.key, "multihead: key"},
+                            {&c.args.value, "multihead: value"},
+                            {&c.args.y, "multihead: y"},
                             {&c.args.weights, "weights"},
                             {&c.weights.q, "projection of queries: w"},
                             {&c.weights.k, "projection of keys: w"},
@@ -168,9 +168,9 @@ Test(foreign, tensors_and_weights_of_layers) {
     c.args.masks.attn = zeros_of(p, CLATTN_BOOL, N, N);
     c.args.memory_masks.attn = zeros_of(p, CLATTN_F32, N, M);
     c.args.memory_masks.key_padding = zeros_of(p, CLATTN_F32, B, M);
-    const place places[] = {{&c.args.x, "x: its buffer"},
-                            {&c.args.y, "y: its buffer"},
-                            {&c.args.memory, "x: its buffer"},
+    const place places[] = {{&c.args.x, "decoder: x: its buffer"},
+                            {&c.args.y, "decoder: y: its buffer"},
+                            {&c.args.memory, "decoder: memory: its buffer"},
                             {&c.args.masks.attn, "decoder: attn mask"},
                             {&c.args.memory_masks.attn, "decoder: memory attn mask"},
                             {&c.args.memory_masks.key_padding, "decoder: memory key_padding mask"},
