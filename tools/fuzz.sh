@@ -62,11 +62,11 @@ for name in "${targets[@]}"; do
         find "$dir/kept" -type f -printf '%s %p\n' | sort -n | sed -n '1,80s/^[0-9]* //p' | xargs -r cp -t "$committed"
         continue
     fi
-    before=$(find "$dir/found" -name "$name-*" | wc -l)
+    before=$(find "$dir/found" -name "$name-*" -not -name "*-slow-unit-*" | wc -l)
     start=$SECONDS
     "$program" "$limit" "${options[@]}" -print_final_stats=1 -artifact_prefix="$dir/found/$name-" "$inputs" \
         "$committed" >"$dir/$name.out" 2>"$dir/$name.log" || status=1
-    found=$(($(find "$dir/found" -name "$name-*" | wc -l) - before))
+    found=$(($(find "$dir/found" -name "$name-*" -not -name "*-slow-unit-*" | wc -l) - before))
     printf '%-12s %12s %8s %7s %7s %s\n' "$name" \
         "$(sed -nE 's/^stat::number_of_executed_units: *//p' "$dir/$name.log")" $((SECONDS - start)) \
         "$(sed -nE 's/.* cov: ([0-9]+) .*/\1/p' "$dir/$name.log" | tail -n 1)" \
