@@ -59,10 +59,10 @@ clattn_status clattn_decoder_cache_create(clattn_decoder *decoder, const clattn_
     CLA_TRY(cla_alloc(2 * layers, sizeof(clattn_buffer *), "decoder cache", &c->buffers));
     CLA_TRY(cla_alloc(layers, sizeof(clattn_tensor), "decoder cache", &c->stores));
     CLA_TRY(cla_alloc(layers, sizeof(clattn_tensor), "decoder cache", &c->memory_stores));
-    CLA_TRY(cla_alloc((size_t)c->B + 1, sizeof *c->offsets, "decoder cache", &c->offsets));
     for (size_t i = 0; i < layers; i++)
         CLA_TRY(
             make_store(c, c->capacity, cla_heads_row(&decoder->stack.layers[i].self), &c->buffers[i], &c->stores[i]));
+    CLA_TRY(cla_alloc((size_t)c->B + 1, sizeof *c->offsets, "decoder cache", &c->offsets));
     *cache = c;
     c = NULL;
 done:
