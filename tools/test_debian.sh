@@ -3,7 +3,7 @@
 # This tree on another release of Debian, in a root of its own (debootstrap): its compilers, its PoCL, and rusticl of its
 # Mesa, of which .ci/run has only those of Debian 12. docs/devices.md has the last run.
 #   tools/test_debian.sh [RELEASE]      trixie, which is Debian 13
-# Needs root. Takes 3 GB and, on two cores, an hour; build-debian/RELEASE is used again, but for the tree in it.
+# Needs root and 3 GB, and compiles kernels for long; build-debian/RELEASE is used again, but for the tree in it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 release=${1:-trixie}
